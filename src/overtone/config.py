@@ -1,0 +1,113 @@
+"""One frozen Config is the source of the estimator's parameters and of a model's recipe."""
+
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+
+METHODS = ("id-dgp", "dgp", "vff", "svgp")
+KERNELS = ("auto", "matern12", "matern32", "matern52", "rbf")
+COVARIANCES = ("block", "joint", "mean-field")
+OUTPUTS = ("auto", "collapsed", "adam")
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a fit, besides the data.
+
+    method: "id-dgp" (deep, Fourier features), "dgp" (deep, inducing points), "vff" and "svgp" (their
+        shallow counterparts).
+    n_layers: number of GP layers; None is 2 for the deep methods and 1 for the shallow ones.
+    n_inducing: frequencies (M of them are 2M + 1 inducing variables per input) or inducing points.
+    hidden_width: units in each hidden layer; None is the number of inputs, at most 30.
+    kernel: "matern12", "matern32", "matern52" or "rbf" (points only); "auto" is "matern32" for Fourier
+        features and "rbf" for points, the better choice of each in the paper.
+    covariance: of q(v): "block" is full for each input of a Fourier layer, "joint" is full over all inputs,
+        "mean-field" is diagonal. Layers of inducing points have one block.
+    output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,
+        which needs all rows in a batch; "adam" trains it like the rest, as in the paper; "auto" is
+        "collapsed" where the rows fit into one batch.
+    interval: [a, b] of the Fourier features, where [0, 1] is the range of the data.
+    max_steps, batch_size, learning_rate, n_samples: of training.
+    n_predict_samples: Gaussians in the predictive mixture.
+    dtype: "float32" or "float64".
+    random_state: seed of everything random.
+    """
+
+    method: str = "id-dgp"
+    n_layers: int | None = None
+    n_inducing: int = 20
+    hidden_width: int | None = None
+    kernel: str = "auto"
+    covariance: str = "block"
+    output: str = "auto"
+    interval: tuple[float, float] = (-2.0, 3.0)
+    max_steps: int = 5000
+    batch_size: int = 1024
+    learning_rate: float = 0.01
+    n_samples: int = 1
+    n_predict_samples: int = 64
+    dtype: str = "float32"
+    random_state: int = 0
+
+    @property
+    def deep(self) -> bool:
+        return self.method in ("id-dgp", "dgp")
+
+    @property
+    def fourier(self) -> bool:
+        return self.method in ("id-dgp", "vff")
+
+    @property
+    def num_layers(self) -> int:
+        return self.n_layers or (2 if self.deep else 1)
+
+    @property
+    def kernel_name(self) -> str:
+        return ("matern32" if self.fourier else "rbf") if self.kernel == "auto" else self.kernel
+
+    def validate(self) -> None:
+        """Raise a ValueError that says what was wrong, what was got and what to do."""
+        for name, allowed in (
+            ("method", METHODS),
+            ("kernel", KERNELS),
+            ("covariance", COVARIANCES),
+            ("output", OUTPUTS),
+            ("dtype", DTYPES),
+        ):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+        for name in ("n_inducing", "max_steps", "batch_size", "n_samples", "n_predict_samples"):
+            _check_whole(name, getattr(self, name))
+        for name in ("n_layers", "hidden_width"):
+            if getattr(self, name) is not None:
+                _check_whole(name, getattr(self, name))
+        if not self.deep and self.num_layers != 1:
+            raise ValueError(
+                f"method {self.method!r} has one layer; got n_layers={self.n_layers}. Leave n_layers at None, or "
+                f"use method='id-dgp' or 'dgp' for a deep model."
+            )
+        if self.fourier and self.kernel_name == "rbf":
+            raise ValueError(
+                f"method {self.method!r} needs a Matern kernel; got kernel='rbf'. Use 'matern12', 'matern32' or "
+                f"'matern52', or a method with inducing points."
+            )
+        if not _is_real(self.learning_rate) or not 0 < self.learning_rate < 1:
+            raise ValueError(f"learning_rate must be between 0 and 1; got {self.learning_rate!r}.")
+        low, high = self.interval
+        if not low <= 0 < 1 <= high:
+            raise ValueError(
+                f"interval must contain [0, 1], where the scaled data lie; got {self.interval!r}. The paper uses (-2, 3)."
+            )
+
+
+PARAMETERS = tuple(f.name for f in fields(Config))
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _check_whole(name: str, value: object) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")

@@ -1,0 +1,127 @@
+"""The multi-step function: the paper's Figure 3, and its appendix with three layers.
+
+Plateaus of different heights are one global pattern with abrupt changes of regime. A shallow GP must smooth the
+edges; a deep one can move its hidden layer quickly at the edges and stay put in between.
+
+Run it with `python -m overtone.demo [FOLDER]`: it prints a table, and writes the table and the pictures.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from time import perf_counter
+
+import matplotlib
+import numpy as np
+
+from overtone import plots
+from overtone.sklearn import DeepGPRegressor
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+HEIGHTS = np.array([0.0, 1.0, -0.5, 0.6, -1.0])
+NOISE = 0.05
+STEPS = 5000
+
+# Label, estimator's parameters. M frequencies are 2M + 1 inducing variables, so points come in both numbers.
+RUNS = {
+    "ID-DGP, 2 layers, 20 frequencies": {"method": "id-dgp", "n_inducing": 20},
+    "DGP, 2 layers, 20 points": {"method": "dgp", "n_inducing": 20},
+    "VFF, 1 layer, 20 frequencies": {"method": "vff", "n_inducing": 20},
+    "DGP, 2 layers, 41 points": {"method": "dgp", "n_inducing": 41},
+    "SVGP, 1 layer, 41 points": {"method": "svgp", "n_inducing": 41},
+    "ID-DGP, 3 layers, 20 frequencies": {"method": "id-dgp", "n_inducing": 20, "n_layers": 3},
+    "DGP, 3 layers, 20 points": {"method": "dgp", "n_inducing": 20, "n_layers": 3},
+}
+PICTURES = {
+    "multi_step.png": list(RUNS)[:3],
+    "multi_step_three_layers.png": list(RUNS)[5:],
+}
+
+
+def multi_step(seed: int, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """`num` noisy points (X, y) of a function with five plateaus on [0, 1]."""
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(0, 1, num))
+    plateau = np.minimum((x * len(HEIGHTS)).astype(int), len(HEIGHTS) - 1)
+    return x[:, None], HEIGHTS[plateau] + NOISE * rng.standard_normal(num)
+
+
+def run(label: str, X, y, X_test, y_test, *, seed: int, steps: int) -> tuple[DeepGPRegressor, dict]:
+    """Fit one method and measure it; densities are in nats per point."""
+    model = DeepGPRegressor(**RUNS[label], max_steps=steps, random_state=seed, verbose=True)
+    start = perf_counter()
+    model.fit(X, y)
+    seconds = perf_counter() - start
+    error = model.predict(X_test) - y_test
+    return model, {
+        "model": label,
+        "elbo": model.elbo(X, y) / len(X),
+        "log_density": float(model.log_predictive_density(X_test, y_test).mean()),
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "seconds": seconds,
+        "outside": max(model.outside_fraction(X)),
+    }
+
+
+def picture(models: dict[str, DeepGPRegressor], X, y) -> plt.Figure:
+    """One column for each model: the prediction above, its hidden layers, last to first, below."""
+    depth = max(model.config_.num_layers for model in models.values())
+    fig, axes = plt.subplots(
+        depth, len(models), figsize=(4.2 * len(models), 0.6 + 2.1 * depth), sharex=True, squeeze=False,
+        height_ratios=[1.4] + [1.0] * (depth - 1), layout="constrained",
+    )  # fmt: skip
+    for column, (label, model) in zip(axes.T, models.items(), strict=True):
+        plots.prediction(model, X, y, column[0])
+        column[0].set_title(label, fontsize=10)
+        column[0].set_ylim(-1.7, 1.7)
+        hidden = model.config_.num_layers - 1
+        for row, ax in enumerate(column[1:]):
+            if row < hidden:
+                plots.layer(model, X, hidden - 1 - row, ax)
+                ax.set_ylabel(f"layer {hidden - row}", fontsize=8)
+            else:
+                ax.axis("off")
+    return fig
+
+
+def table(rows: list[dict]) -> str:
+    """The measurements as a Markdown table."""
+    head = "| model | ELBO / N | test log density | RMSE | seconds |\n|---|---|---|---|---|"
+    lines = [
+        f"| {r['model']} | {r['elbo']:.2f} | {r['log_density']:.2f} | {r['rmse']:.3f} | {r['seconds']:.0f} |"
+        for r in rows
+    ]
+    truth = -0.5 * np.log(2 * np.pi * NOISE**2) - 0.5
+    return "\n".join([head, *lines, f"| *the function itself* | | *{truth:.2f}* | *{NOISE:.3f}* | |"])
+
+
+def main(folder: Path, *, seed: int = 0, steps: int = STEPS) -> list[dict]:
+    """Fit every model, print the table, write table and pictures to the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    X, y = multi_step(seed, 400)
+    X_test, y_test = multi_step(seed + 1000, 2000)
+    models, rows = {}, []
+    for label in RUNS:
+        print(label, flush=True)
+        models[label], row = run(label, X, y, X_test, y_test, seed=seed, steps=steps)
+        rows.append(row)
+    for name, labels in PICTURES.items():
+        fig = picture({label: models[label] for label in labels}, X, y)
+        fig.savefig(folder / name, dpi=110)
+        plt.close(fig)
+    (folder / "multi_step.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (folder / "multi_step.md").write_text(table(rows) + "\n")
+    print("\n" + table(rows))
+    print("\nWritten:", *(str(folder / name) for name in [*PICTURES, "multi_step.md", "multi_step.json"]))
+    return rows
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Fit the multi-step function with all methods.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("results/demo"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    arguments = parser.parse_args()
+    main(arguments.folder, seed=arguments.seed, steps=arguments.steps)

@@ -1,0 +1,96 @@
+"""The protocol of inducing features: two covariances, from which everything else follows.
+
+Inducing variables u are any linear functionals of the layer's zero-mean process f. A new kind is
+one class with `Kuu` and `Kuf`; nothing is registered anywhere.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from overtone.kernels import AbstractKernel, Additive
+from overtone.linalg import AbstractPSDOperator, BlockDiagonal
+from overtone.variational import AbstractGaussian
+
+
+class AbstractInducingFeatures(eqx.Module):
+    """Inducing variables u, in `num_blocks` blocks of equal size that are independent a priori."""
+
+    num_blocks: eqx.AbstractVar[int]
+
+    @property
+    @abstractmethod
+    def num_features(self) -> int:
+        """Number of inducing variables, over all blocks."""
+
+    @abstractmethod
+    def Kuu(self, kernel: AbstractKernel) -> AbstractPSDOperator:
+        """cov(u, u)."""
+
+    @abstractmethod
+    def Kuf(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
+        """cov(u, f(x)) for each row x."""
+
+    def outside(self, X: Float[Array, "N D"]) -> Bool[Array, "N D"]:
+        """Where inputs lie outside the interval that the features are made for, if there is one."""
+        return jnp.zeros(X.shape, bool)
+
+    def whitened(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
+        """A = R^-1 Kuf with R R^T = Kuu: covariance of the whitened variables with f(x)."""
+        return self.Kuu(kernel).whiten(self.Kuf(kernel, X))
+
+    def marginals(
+        self, kernel: AbstractKernel, q: AbstractGaussian, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Mean and variance of f(x) under q.
+
+        mean = A^T m;  var = (k(x,x) - |A|^2) + |R^T A|^2, the residual clipped at its exact bound.
+        """
+        A = self.whitened(kernel, X)
+        return q.project(A), residual(kernel, A, X)[:, None] + q.spread(A)
+
+
+def residual(
+    kernel: AbstractKernel, A: Float[Array, "M N"], X: Float[Array, "N D"]
+) -> Float[Array, " N"]:
+    """k(x,x) - |A|^2: the prior variance that the inducing variables leave unexplained."""
+    return jnp.maximum(kernel.diag(X) - jnp.sum(A**2, axis=0), 0.0)
+
+
+class PerDimension(AbstractInducingFeatures):
+    """The same kind of 1-D features for each input dimension of an `Additive` kernel.
+
+    The components of an additive process are independent, so each dimension is a block of its own.
+    The leaves of `parts` have a leading axis of length D.
+    """
+
+    parts: AbstractInducingFeatures
+    num_blocks: int = eqx.field(static=True)
+
+    @property
+    def num_features(self):
+        return self.num_blocks * self.parts.num_features
+
+    def Kuu(self, kernel):
+        operators = jax.vmap(lambda f, k: f.Kuu(k))(self.parts, _parts(kernel))
+        return BlockDiagonal(operators, self.num_blocks)
+
+    def Kuf(self, kernel, X):
+        columns = X.T[:, :, None]
+        Kuf = jax.vmap(lambda f, k, x: f.Kuf(k, x))(self.parts, _parts(kernel), columns)
+        return Kuf.reshape(-1, X.shape[0])
+
+    def outside(self, X):
+        return jax.vmap(lambda f, x: f.outside(x))(self.parts, X.T[:, :, None])[:, :, 0].T
+
+
+def _parts(kernel: AbstractKernel) -> AbstractKernel:
+    if not isinstance(kernel, Additive):
+        raise TypeError(
+            f"features of one input dimension each need an Additive kernel, got "
+            f"{type(kernel).__name__}; wrap it as Additive(kernel)."
+        )
+    return kernel.parts

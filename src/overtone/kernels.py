@@ -1,0 +1,168 @@
+"""Covariance functions.
+
+A kernel is one class with one formula on single points. Half-integer Materns also know their
+spectral density and their state s(x) = (f, f', ..., f^(p)) at a point, which is all that Fourier
+features need: in one dimension, f beyond a point depends on f before it only through that state.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from overtone.params import Param
+
+
+class AbstractKernel(eqx.Module):
+    """k(x, y) for points x, y of shape (D,)."""
+
+    @abstractmethod
+    def __call__(self, x: Float[Array, " D"], y: Float[Array, " D"]) -> Float[Array, ""]: ...
+
+    @abstractmethod
+    def diag(self, X: Float[Array, "N D"]) -> Float[Array, " N"]:
+        """k(x, x) for each row."""
+
+    def gram(self, X: Float[Array, "N D"], Y: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        """k(x, y) for each pair of rows."""
+        return jax.vmap(lambda x: jax.vmap(lambda y: self(x, y))(Y))(X)
+
+
+class AbstractStationary(AbstractKernel):
+    """k(x, y) = variance * profile(r), r = |(x - y) / lengthscale|.
+
+    A scalar lengthscale is shared; one of shape (D,) gives automatic relevance determination.
+    """
+
+    variance: eqx.AbstractVar[Param]
+    lengthscale: eqx.AbstractVar[Param]
+
+    @abstractmethod
+    def profile(self, r: Float[Array, ""]) -> Float[Array, ""]: ...
+
+    def __call__(self, x, y):
+        squared = jnp.sum(((x - y) / self.lengthscale) ** 2)
+        # sqrt has no derivative at 0, the profile's own limit there is 0: keep NaN out.
+        tiny = jnp.finfo(squared.dtype).tiny
+        return self.variance * self.profile(jnp.sqrt(jnp.maximum(squared, tiny)))
+
+    def diag(self, X):
+        return jnp.broadcast_to(self.variance, X.shape[:1])
+
+
+class SquaredExponential(AbstractStationary):
+    """k(r) = s2 exp(-r^2 / 2)."""
+
+    variance: Param
+    lengthscale: Param
+
+    def profile(self, r):
+        return jnp.exp(-0.5 * r**2)
+
+
+class AbstractMatern(AbstractStationary):
+    """Matern of order nu = p + 1/2; lam = sqrt(2 nu) / l. The methods below are for D = 1."""
+
+    order: eqx.AbstractClassVar[int]  # p, the number of derivatives that f has
+
+    @property
+    def rate(self) -> Float[Array, ""]:
+        """lam = sqrt(2 nu) / l."""
+        return (2 * self.order + 1) ** 0.5 / self.lengthscale
+
+    @abstractmethod
+    def spectral_density(self, w: Float[Array, " M"]) -> Float[Array, " M"]:
+        """S(w) = integral of k(r) exp(-i w r) dr."""
+
+    state_correlation: eqx.AbstractClassVar[tuple[tuple[float, ...], ...]]
+    # the covariance of (f, f'/lam, f''/lam^2, ...) at one point, for s2 = 1
+
+    @abstractmethod
+    def extrapolation(self, r: Float[Array, " N"]) -> Float[Array, "state N"]:
+        """c(r) with E[f(a + r) | s(a)] = c(r) s(a), r >= 0."""
+
+    def state_whiten(self, B: Float[Array, "state M"]) -> Float[Array, "state M"]:
+        """L^-1 B, where L L^T = cov s(x) = Pinf, the stationary covariance of the state."""
+        # L = s diag(lam^i) chol(correlation), of which the last factor is a constant.
+        inverse = np.linalg.inv(np.linalg.cholesky(self.state_correlation))
+        power = self.rate ** -jnp.arange(self.order + 1, dtype=B.dtype)
+        return jnp.asarray(inverse, B.dtype) @ (power[:, None] * B) / jnp.sqrt(self.variance)
+
+
+class Matern12(AbstractMatern):
+    """k(r) = s2 exp(-r)."""
+
+    variance: Param
+    lengthscale: Param
+    order = 0
+    state_correlation = ((1.0,),)
+
+    def profile(self, r):
+        return jnp.exp(-r)
+
+    def spectral_density(self, w):
+        lam = self.rate
+        return 2 * self.variance / lam / (1 + (w / lam) ** 2)
+
+    def extrapolation(self, r):
+        return jnp.exp(-self.rate * r)[None]
+
+
+class Matern32(AbstractMatern):
+    """k(r) = s2 (1 + sqrt(3) r) exp(-sqrt(3) r)."""
+
+    variance: Param
+    lengthscale: Param
+    order = 1
+    state_correlation = ((1.0, 0.0), (0.0, 1.0))
+
+    def profile(self, r):
+        z = 3**0.5 * r
+        return (1 + z) * jnp.exp(-z)
+
+    def spectral_density(self, w):
+        lam = self.rate
+        return 4 * self.variance / lam / (1 + (w / lam) ** 2) ** 2
+
+    def extrapolation(self, r):
+        z = self.rate * r
+        return jnp.stack([1 + z, r]) * jnp.exp(-z)
+
+
+class Matern52(AbstractMatern):
+    """k(r) = s2 (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
+
+    variance: Param
+    lengthscale: Param
+    order = 2
+    state_correlation = ((1.0, 0.0, -1 / 3), (0.0, 1 / 3, 0.0), (-1 / 3, 0.0, 1.0))
+
+    def profile(self, r):
+        z = 5**0.5 * r
+        return (1 + z + z**2 / 3) * jnp.exp(-z)
+
+    def spectral_density(self, w):
+        lam = self.rate
+        return 16 / 3 * self.variance / lam / (1 + (w / lam) ** 2) ** 3
+
+    def extrapolation(self, r):
+        z = self.rate * r
+        return jnp.stack([1 + z + z**2 / 2, r * (1 + z), r**2 / 2]) * jnp.exp(-z)
+
+
+class Additive(AbstractKernel):
+    """k(x, y) = sum_d k_d(x_d, y_d): one 1-D kernel for each input dimension.
+
+    `parts` is one kernel whose variance and lengthscale have shape (D,).
+    """
+
+    parts: AbstractStationary
+
+    def __call__(self, x, y):
+        return jnp.sum(jax.vmap(lambda k, s, t: k(s[None], t[None]))(self.parts, x, y))
+
+    def diag(self, X):
+        return jnp.broadcast_to(jnp.sum(self.parts.variance), X.shape[:1])

@@ -1,0 +1,60 @@
+"""A layer: one sparse variational GP with P outputs.
+
+f(x) = m(h) + g(h) + noise, h = scaling(x), where g is a zero-mean GP known through the whitened
+inducing variables v of its features, and q(v) is free.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from overtone.features.base import AbstractInducingFeatures, residual
+from overtone.kernels import AbstractKernel
+from overtone.means import AbstractMean
+from overtone.params import Param
+from overtone.scaling import Affine
+from overtone.variational import AbstractGaussian
+
+
+class GPLayer(eqx.Module):
+    """Kernel x features x q(v) x mean function."""
+
+    kernel: AbstractKernel
+    features: AbstractInducingFeatures
+    q: AbstractGaussian
+    mean_function: AbstractMean
+    scaling: Affine
+    noise: Param  # variance added between layers; 0 at the output
+
+    @property
+    def num_outputs(self) -> int:
+        return self.q.mean.shape[0]
+
+    def __call__(
+        self, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Mean and variance of f(x) under q."""
+        H = self.scaling(X)
+        mean, var = self.features.marginals(self.kernel, self.q, H)
+        return mean + self.mean_function(H), var + self.noise
+
+    def kl(self) -> Float[Array, ""]:
+        """KL(q(v) || p(v))."""
+        return self.q.kl()
+
+    def draw(
+        self, key: PRNGKeyArray, row_key: PRNGKeyArray, X: Float[Array, "N D"], *, prior: bool = False
+    ) -> Float[Array, "N P"]:
+        """One function under q (or the prior), at all rows together.
+
+        `key` decides the part carried by the inducing variables, one coherent function A^T v; `row_key` the
+        residual that they leave unexplained, drawn for each row on its own. Each row's marginal is exact.
+        """
+        H = self.scaling(X)
+        shape = self.q.mean.shape
+        v = jax.random.normal(key, shape, H.dtype) if prior else self.q.sample(key)
+        A = self.features.whitened(self.kernel, H)
+        std = jnp.sqrt(residual(self.kernel, A, H) + self.noise)
+        eps = jax.random.normal(row_key, (X.shape[0], shape[0]), H.dtype)
+        return self.mean_function(H) + A.T @ v.reshape(shape[0], -1).T + std[:, None] * eps

@@ -1,0 +1,100 @@
+"""Structured positive definite operators.
+
+With whitened inducing variables, inference touches Kuu through one operation only:
+`whiten(B) = R^-1 B` for some square root R R^T = Kuu. Each structure has its own R.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class AbstractPSDOperator(eqx.Module):
+    """A symmetric positive definite M x M matrix K with a square root R, R R^T = K."""
+
+    @abstractmethod
+    def whiten(self, B: Float[Array, "M N"]) -> Float[Array, "M N"]:
+        """R^-1 B, so that whiten(B)^T whiten(C) = B^T K^-1 C."""
+
+    @abstractmethod
+    def dense(self) -> Float[Array, "M M"]:
+        """The matrix itself, for tests and inspection."""
+
+
+class Dense(AbstractPSDOperator):
+    """No structure: R is the Cholesky factor."""
+
+    matrix: Float[Array, "M M"]
+
+    def whiten(self, B):
+        chol = jnp.linalg.cholesky(self.matrix)
+        return jax.scipy.linalg.solve_triangular(chol, B, lower=True)
+
+    def dense(self):
+        return self.matrix
+
+
+class DiagonalPlusLowRank(AbstractPSDOperator):
+    """K = diag(d) + W W^T, in O(M rank), with no M x M matrix anywhere.
+
+    U = diag(d)^-1/2 W,  C C^T = I + U^T U,  T = I + U (I + C)^-1 U^T  has  T T^T = I + U U^T,
+    so R = diag(d)^1/2 T. Scaling by d first removes the whole spread of the spectrum: K may have
+    a condition number of 1e14 while that of I + U U^T is about 2, which needs no jitter.
+    """
+
+    diagonal: Float[Array, " M"]
+    low_rank: Float[Array, "M rank"]
+
+    def whiten(self, B):
+        # T^-1 = I - U (I + C)^-T C^-1 U^T
+        root = jnp.sqrt(self.diagonal)[:, None]
+        U, scaled = self.low_rank / root, B / root
+        eye = jnp.eye(U.shape[1], dtype=U.dtype)
+        C = small_cholesky(eye + U.T @ U)
+        inner = small_inverse(eye + C).T @ small_inverse(C)
+        return scaled - (U @ inner) @ (U.T @ scaled)
+
+    def dense(self):
+        return jnp.diag(self.diagonal) + self.low_rank @ self.low_rank.T
+
+
+class BlockDiagonal(AbstractPSDOperator):
+    """K = blockdiag(K_1, ..., K_B): one operator whose leaves carry a leading axis of B blocks."""
+
+    blocks: AbstractPSDOperator
+    num_blocks: int = eqx.field(static=True)
+
+    def whiten(self, B):
+        stacked = B.reshape(self.num_blocks, -1, B.shape[1])
+        return jax.vmap(lambda op, b: op.whiten(b))(self.blocks, stacked).reshape(B.shape)
+
+    def dense(self):
+        return jax.scipy.linalg.block_diag(*jax.vmap(lambda op: op.dense())(self.blocks))
+
+
+def small_cholesky(K: Float[Array, "r r"]) -> Float[Array, "r r"]:
+    """The Cholesky factor of a matrix of two or three rows, written out.
+
+    A library call and its derivative cost far more than these few operations, above all to compile.
+    """
+    size = K.shape[0]
+    L = [[jnp.zeros((), K.dtype)] * size for _ in range(size)]
+    for i in range(size):
+        for j in range(i):
+            L[i][j] = (K[i, j] - sum(L[i][k] * L[j][k] for k in range(j))) / L[j][j]
+        L[i][i] = jnp.sqrt(K[i, i] - sum(L[i][k] ** 2 for k in range(i)))
+    return jnp.stack([jnp.stack(row) for row in L])
+
+
+def small_inverse(L: Float[Array, "r r"]) -> Float[Array, "r r"]:
+    """The inverse of a lower triangular matrix of two or three rows, written out."""
+    size = L.shape[0]
+    X = [[jnp.zeros((), L.dtype)] * size for _ in range(size)]
+    for i in range(size):
+        X[i][i] = 1 / L[i, i]
+        for j in range(i):
+            X[i][j] = -sum(L[i, k] * X[k][j] for k in range(j, i)) / L[i, i]
+    return jnp.stack([jnp.stack(row) for row in X])

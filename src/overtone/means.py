@@ -1,0 +1,49 @@
+"""Mean functions of layers: linear and fixed inside the stack, zero at the output.
+
+Without them, compositions of GPs collapse with depth (Duvenaud et al. 2014). As in Salimbeni and
+Deisenroth (2017) the weights are the identity between layers of one width, the first principal
+directions of the layer's inputs where the width shrinks, and padding with zeros where it grows.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from overtone.params import Param
+
+
+class AbstractMean(eqx.Module):
+    """m(x), of shape (N, P)."""
+
+    @abstractmethod
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]: ...
+
+
+class Zero(AbstractMean):
+    """m(x) = 0."""
+
+    num_outputs: int = eqx.field(static=True)
+
+    def __call__(self, X):
+        return jnp.zeros((X.shape[0], self.num_outputs), X.dtype)
+
+
+class Linear(AbstractMean):
+    """m(x) = x W."""
+
+    weight: Param  # (D, P)
+
+    def __call__(self, X):
+        return X @ self.weight
+
+
+def linear_weight(X: np.ndarray, num_outputs: int) -> np.ndarray:
+    """The fixed weight (D, P) from inputs like X (N, D) to P hidden units."""
+    num_inputs = X.shape[1]
+    if num_outputs >= num_inputs:
+        return np.eye(num_inputs, num_outputs)
+    _, _, directions = np.linalg.svd(X - X.mean(axis=0))
+    return directions[:num_outputs].T

@@ -1,0 +1,151 @@
+"""The deep GP: layers, likelihood, the evidence lower bound, prediction.
+
+Doubly stochastic variational inference (Salimbeni and Deisenroth 2017): the posterior of each layer
+depends on the layer below through its own row only, so a draw through the stack is
+    h_l = mean_l(h_{l-1}) + sqrt(var_l(h_{l-1})) * eps_l,   eps_l ~ N(0, I),
+and   ELBO = sum_n E[log p(y_n | f_n)] - sum_l KL(q(v_l) || p(v_l)).
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.stats import qmc
+
+from overtone.layers import GPLayer
+from overtone.likelihoods import AbstractLikelihood
+from overtone.mixture import Mixture
+from overtone.params import unwrap
+
+
+class DeepGP(eqx.Module):
+    """A stack of GP layers under a likelihood. One layer is a shallow sparse variational GP."""
+
+    layers: tuple[GPLayer, ...]
+    likelihood: AbstractLikelihood
+
+    @property
+    def hidden_widths(self) -> tuple[int, ...]:
+        return tuple(layer.num_outputs for layer in self.layers[:-1])
+
+    def draw_noise(self, key: PRNGKeyArray, num_samples: int, num_rows: int) -> list[Array]:
+        """Independent standard normal draws for every sample, row and hidden unit."""
+        dtype = self.layers[0].q.mean.dtype
+        return [
+            jax.random.normal(jax.random.fold_in(key, i), (num_samples, num_rows, width), dtype)
+            for i, width in enumerate(self.hidden_widths)
+        ]
+
+    def propagate(
+        self, noise: Sequence[Float[Array, "S #N _"]], X: Float[Array, "N D"]
+    ) -> list[tuple[Float[Array, "#S N _"], Float[Array, "#S N _"], Float[Array, "#S N _"]]]:
+        """Each layer's inputs, drawn through the layers below, and its mean and variance there.
+
+        noise[l] holds the standard normal draws for hidden layer l, for S samples and for each row, or
+        with N = 1 the same draw for every row.
+        """
+        H, marginals = X[None], []
+        for layer, eps in zip(self.layers, (*noise, None), strict=True):
+            flat = layer(H.reshape(-1, H.shape[-1]))
+            mean, var = (m.reshape(*H.shape[:2], -1) for m in flat)
+            marginals.append((H, mean, var))
+            if eps is not None:
+                H = mean + jnp.sqrt(var) * eps
+        return marginals
+
+    def kl(self) -> Float[Array, ""]:
+        return jnp.sum(jnp.stack([layer.kl() for layer in self.layers]))
+
+
+def elbo(
+    model: DeepGP,
+    key: PRNGKeyArray,
+    X: Float[Array, "N D"],
+    y: Float[Array, "N P"],
+    *,
+    num_data: int,
+    num_samples: int = 1,
+) -> Float[Array, ""]:
+    """Unbiased estimate of the evidence lower bound of `num_data` rows from a minibatch of N."""
+    model = unwrap(model)
+    noise = model.draw_noise(key, num_samples, X.shape[0])
+    _, mean, var = model.propagate(noise, X)[-1]
+    fit = jnp.sum(jnp.mean(model.likelihood.expected_log_prob(y, mean, var), axis=0))
+    return num_data / X.shape[0] * fit - model.kl()
+
+
+def layer_marginals(
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int
+) -> list[Mixture]:
+    """The predictive distribution of every layer's function; the last is that of f itself.
+
+    All rows share the hidden draws of a sample, so the result at a row depends neither on the other
+    rows nor on their order, and is smooth in x. Each row sees S quasi-random draws.
+    """
+    model = unwrap(model)
+    widths = model.hidden_widths
+    eps = quasi_normal(key, num_samples if widths else 1, sum(widths), X.dtype)
+    noise, start = [], 0
+    for width in widths:
+        noise.append(eps[:, None, start : start + width])
+        start += width
+    return [Mixture(mean, var) for _, mean, var in model.propagate(noise, X)]
+
+
+def predict(
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int
+) -> Mixture:
+    """The predictive distribution of y (for non-Gaussian likelihoods: its mixture by moments)."""
+    f = layer_marginals(model, key, X, num_samples=num_samples)[-1]
+    return Mixture(*unwrap(model).likelihood.moments(f.means, f.variances))
+
+
+def outside_fraction(
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int = 1
+) -> list[Float[Array, ""]]:
+    """The share of each layer's inputs that fall outside the interval of its features.
+
+    Covariances are exact out there, but the features say less about it: much above a few percent in a
+    hidden layer asks for a wider interval.
+    """
+    model = unwrap(model)
+    passes = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)
+    return [
+        jnp.mean(layer.features.outside(layer.scaling(H.reshape(-1, H.shape[-1]))))
+        for layer, (H, _, _) in zip(model.layers, passes, strict=True)
+    ]
+
+
+def draw(
+    model: DeepGP,
+    key: PRNGKeyArray,
+    row_key: PRNGKeyArray,
+    X: Float[Array, "N D"],
+    *,
+    prior: bool = False,
+) -> list[Float[Array, "N _"]]:
+    """One function through all layers, under the posterior or the prior: its values after each layer.
+
+    Calls with the same `key` share the function; `row_key` is for what is drawn row by row.
+    """
+    model = unwrap(model)
+    values = [X]
+    for i, layer in enumerate(model.layers):
+        keys = jax.random.fold_in(key, i), jax.random.fold_in(row_key, i)
+        values.append(layer.draw(*keys, values[-1], prior=prior))
+    return values[1:]
+
+
+def quasi_normal(key: PRNGKeyArray, num: int, dim: int, dtype) -> Float[Array, "num dim"]:
+    """Standard normal draws from a Sobol sequence with a random digital shift: even, and unbiased."""
+    if dim == 0:
+        return jnp.zeros((num, 0), dtype)
+    sobol = qmc.Sobol(dim, scramble=False, bits=30).random_base2((num - 1).bit_length())[:num]
+    digits = jnp.asarray((sobol * 2**30).astype(np.uint32))
+    shift = jax.random.bits(key, (dim,), jnp.uint32) >> 2
+    uniform = ((digits ^ shift).astype(dtype) + 0.5) / 2**30
+    edge = jnp.finfo(dtype).eps
+    return jax.scipy.special.ndtri(jnp.clip(uniform, edge, 1 - edge))

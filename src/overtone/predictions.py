@@ -1,0 +1,76 @@
+"""Prediction for any number of rows.
+
+The functions here are jitted; `over_rows` runs them on chunks of one size, so that memory is bounded, and
+nothing is compiled again for another number of rows.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from overtone.model import DeepGP, draw, elbo, layer_marginals, predict
+from overtone.params import unwrap
+
+ROWS = 256  # in a chunk
+
+
+def over_rows(compute: Callable[..., tuple], *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """compute(*arrays), a tuple of arrays (..., N, P), by chunks of rows."""
+    parts = []
+    for first in range(0, len(arrays[0]), ROWS):
+        chunk = [a[first : first + ROWS] for a in arrays]
+        size = len(chunk[0])
+        padded = [np.concatenate([c, np.repeat(c[-1:], ROWS - size, axis=0)]) for c in chunk]
+        parts.append([np.asarray(r)[..., :size, :] for r in compute(*padded)])
+    return tuple(np.concatenate(p, axis=-2) for p in zip(*parts, strict=True))
+
+
+@eqx.filter_jit
+def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
+    """Mean and standard deviation of y."""
+    mixture = predict(model, key, X, num_samples=num_samples)
+    return mixture.mean(), mixture.std()
+
+
+@eqx.filter_jit
+def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels: Array, X):
+    """Quantiles of y, of shape (levels, N, P)."""
+    mixture = predict(model, key, X, num_samples=num_samples)
+    return (jax.vmap(mixture.quantile)(levels),)
+
+
+@eqx.filter_jit
+def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
+    """log p(y) for each row and output: logsumexp over the draws of the hidden layers."""
+    f = layer_marginals(model, key, X, num_samples=num_samples)[-1]
+    each = unwrap(model).likelihood.log_predictive(y, f.means, f.variances)
+    return (jax.nn.logsumexp(each, axis=0) - np.log(each.shape[0]),)
+
+
+@eqx.filter_jit
+def layers(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
+    """Mean and standard deviation of every layer's function: (mean_1, std_1, mean_2, std_2, ...)."""
+    marginals = layer_marginals(model, key, X, num_samples=num_samples)
+    return tuple(moment for m in marginals for moment in (m.mean(), m.std()))
+
+
+@eqx.filter_jit
+def bound(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
+    """The evidence lower bound of all rows, averaged over single draws to keep memory small."""
+    one = jax.lax.map(lambda k: elbo(model, k, X, y, num_data=len(X)), jax.random.split(key, num_samples))
+    return one.mean()
+
+
+@eqx.filter_jit
+def observations(model: DeepGP, key: PRNGKeyArray, num_draws: int, X):
+    """Draws of y, of shape (draws, N, P): each one function through all layers, plus noise."""
+    likelihood = unwrap(model).likelihood
+
+    def one(key):
+        function_key, row_key, noise_key = jax.random.split(key, 3)
+        return likelihood.sample(noise_key, draw(model, function_key, row_key, X)[-1])
+
+    return jax.lax.map(one, jax.random.split(key, num_draws))

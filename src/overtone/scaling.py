@@ -1,0 +1,43 @@
+"""Fixed affine maps: of the user's columns, and between layers.
+
+Every layer sees inputs that were mapped to about [0, 1]. The map is set once, from the training
+inputs, and belongs to the model: a prediction never depends on the other rows of its batch.
+"""
+
+import equinox as eqx
+import numpy as np
+
+from overtone.params import Fixed, Param
+
+
+class Affine(eqx.Module):
+    """x -> (x - shift) / scale, column by column. Works on NumPy and JAX arrays alike."""
+
+    shift: Param | np.ndarray
+    scale: Param | np.ndarray
+
+    def __call__(self, X):
+        return (X - self.shift) / self.scale
+
+    def inverse(self, Z):
+        return Z * self.scale + self.shift
+
+    def fixed(self, dtype) -> "Affine":
+        """The same map as an untrained part of a model."""
+        return Affine(Fixed(np.asarray(self.shift, dtype)), Fixed(np.asarray(self.scale, dtype)))
+
+
+def unit_interval(X: np.ndarray) -> Affine:
+    """Map each column's range to [0, 1]; a constant column to 1/2."""
+    low, high = np.min(X, axis=0), np.max(X, axis=0)
+    scale = _positive(high - low)
+    return Affine(np.where(high > low, low, low - 0.5 * scale), scale)
+
+
+def standardise(Y: np.ndarray) -> Affine:
+    """Map each column to mean 0 and standard deviation 1; a constant column to 0."""
+    return Affine(np.mean(Y, axis=0), _positive(np.std(Y, axis=0)))
+
+
+def _positive(scale: np.ndarray) -> np.ndarray:
+    return np.where(scale > 0, scale, 1.0)

@@ -1,0 +1,220 @@
+"""The scikit-learn estimator: arrays or frames in, predictions in the user's units out."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from overtone import predictions
+from overtone.build import train
+from overtone.config import PARAMETERS, Config
+from overtone.model import outside_fraction
+from overtone.scaling import Affine, standardise, unit_interval
+
+FAR = 1e6  # inputs are clipped to this many data ranges: a GP is back at its prior long before
+
+
+class DeepGPRegressor(RegressorMixin, BaseEstimator):
+    """Regression by a deep Gaussian process with Fourier features, or one of its three rivals.
+
+    >>> import numpy as np
+    >>> from overtone.sklearn import DeepGPRegressor
+    >>> X = np.linspace(0, 10, 200)[:, None]
+    >>> model = DeepGPRegressor(max_steps=300).fit(X, np.sign(np.sin(X[:, 0])))
+    >>> mean, std = model.predict(X, return_std=True)
+    >>> mean.shape, std.shape
+    ((200,), (200,))
+
+    The parameters are those of `overtone.config.Config`, which explains each; `verbose=True` shows a
+    progress bar. Inputs and targets are scaled inside; results come back in the user's units.
+
+    Attributes: `model_` (the fitted `overtone.model.DeepGP`), `history_` (the loss at each step),
+    `config_`, `n_features_in_`, `feature_names_in_`, and the scalings `x_scaling_` and `y_scaling_`.
+    """
+
+    def __init__(
+        self,
+        method: str = Config.method,
+        *,
+        n_layers: int | None = Config.n_layers,
+        n_inducing: int = Config.n_inducing,
+        hidden_width: int | None = Config.hidden_width,
+        kernel: str = Config.kernel,
+        covariance: str = Config.covariance,
+        output: str = Config.output,
+        interval: tuple[float, float] = Config.interval,
+        max_steps: int = Config.max_steps,
+        batch_size: int = Config.batch_size,
+        learning_rate: float = Config.learning_rate,
+        n_samples: int = Config.n_samples,
+        n_predict_samples: int = Config.n_predict_samples,
+        dtype: str = Config.dtype,
+        random_state: Any = Config.random_state,
+        verbose: bool = False,
+    ):
+        self.method = method
+        self.n_layers = n_layers
+        self.n_inducing = n_inducing
+        self.hidden_width = hidden_width
+        self.kernel = kernel
+        self.covariance = covariance
+        self.output = output
+        self.interval = interval
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.n_samples = n_samples
+        self.n_predict_samples = n_predict_samples
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X, y) -> Self:
+        """Fit to inputs X (N, D) and targets y, (N,) or (N, P)."""
+        config = Config(**{name: getattr(self, name) for name in PARAMETERS if name != "random_state"})
+        config.validate()
+        _refuse_text(X)
+        X, y = validate_data(
+            self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2
+        )
+        self.config_ = Config(**{**config.__dict__, "random_state": _seed(self.random_state)})
+        self.single_output_ = y.ndim == 1
+        Y = np.asarray(y, np.float64).reshape(len(y), -1)
+        self.x_scaling_ = _finite("X", unit_interval(X))
+        self.y_scaling_ = _finite("y", standardise(Y))
+        with jax.enable_x64(True):
+            self.model_, self.history_ = train(
+                self.config_, self.x_scaling_(X), self.y_scaling_(Y), progress=self.verbose
+            )
+        return self
+
+    def predict(self, X, return_std: bool = False):
+        """The predictive mean of y; with `return_std=True` the pair (mean, standard deviation)."""
+        mean, std = self._over_rows(predictions.moments, X)
+        mean = self._shape(self.y_scaling_.inverse(mean))
+        return (mean, self._shape(std * self.y_scaling_.scale)) if return_std else mean
+
+    def predict_quantiles(self, X, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
+        """Quantiles of the predictive distribution of y, of shape (levels, N) or (levels, N, P)."""
+        levels = np.asarray(levels, self._fitted().config_.dtype)
+        if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
+            raise ValueError(f"levels must be a list of numbers between 0 and 1; got {levels!r}.")
+
+        def compute(model, key, num_samples, X):
+            return predictions.quantiles(model, key, num_samples, levels, X)
+
+        (values,) = self._over_rows(compute, X)
+        return self._shape(self.y_scaling_.inverse(values))
+
+    def log_predictive_density(self, X, y) -> np.ndarray:
+        """log p(y | x) of each row in the user's units, summed over outputs: shape (N,)."""
+        (values,) = self._over_rows(predictions.log_density, X, self._targets(X, y))
+        return np.sum(values - np.log(self.y_scaling_.scale), axis=1)
+
+    def elbo(self, X, y, n_samples: int = 64) -> float:
+        """The evidence lower bound of all rows in the user's units, by fresh draws of the hidden layers."""
+        Z, Y = self._inputs(X), self._targets(X, y)
+        with jax.enable_x64(True):
+            key = jax.random.fold_in(jax.random.key(self.config_.random_state), n_samples)
+            value = float(predictions.bound(self.model_, key, n_samples, Z, Y))
+        return value - len(Y) * float(np.sum(np.log(self.y_scaling_.scale)))
+
+    def sample_y(self, X, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Draws of y at the rows of X, of shape (N, n_samples) or (N, P, n_samples).
+
+        The rows of one draw belong together: they are values of one function, plus noise.
+        """
+        Z = self._inputs(X)
+        with jax.enable_x64(True):
+            key = jax.random.key(_seed(random_state))
+            draws = np.asarray(predictions.observations(self.model_, key, n_samples, Z), np.float64)
+        return self._shape(np.moveaxis(self.y_scaling_.inverse(draws), 0, -1), axis=1)
+
+    def layer_marginals(self, X) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Mean and standard deviation (N, units) of every layer's function, in the model's own units."""
+        flat = self._over_rows(predictions.layers, X)
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def outside_fraction(self, X) -> list[float]:
+        """The share of each layer's inputs outside the interval of its Fourier features."""
+        Z = self._inputs(X)
+        with jax.enable_x64(True):
+            key = jax.random.key(self.config_.random_state)
+            return [float(share) for share in outside_fraction(self.model_, key, Z)]
+
+    def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+        Z = self._inputs(X)
+        with jax.enable_x64(True):
+            key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
+            parts = predictions.over_rows(
+                lambda *chunk: compute(self.model_, key, num_samples, *chunk), Z, *others
+            )
+        return tuple(np.asarray(part, np.float64) for part in parts)
+
+    def _inputs(self, X) -> np.ndarray:
+        self._fitted()
+        _refuse_text(X)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.clip(self.x_scaling_(X), -FAR, FAR).astype(self.config_.dtype)
+
+    def _targets(self, X, y) -> np.ndarray:
+        self._fitted()
+        _, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, reset=False)
+        Y = np.asarray(y, np.float64).reshape(len(y), -1)
+        num_outputs = len(self.y_scaling_.shift)
+        if Y.shape[1] != num_outputs:
+            raise ValueError(f"y has {Y.shape[1]} outputs, but the model was fitted to {num_outputs}.")
+        return self.y_scaling_(Y).astype(self.config_.dtype)
+
+    def _fitted(self) -> Self:
+        check_is_fitted(self, "model_")
+        return self
+
+    def _shape(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
+        return values.squeeze(axis) if self.single_output_ else values
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, int):
+        return random_state
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _finite(name: str, scaling: Affine) -> Affine:
+    if not (np.all(np.isfinite(scaling.shift)) and np.all(np.isfinite(scaling.scale))):
+        raise ValueError(f"{name} has values too large to be scaled in double precision; rescale it.")
+    return scaling
+
+
+def _refuse_text(X) -> None:
+    """Name the columns of a frame that are not numbers."""
+    if not (hasattr(X, "columns") and hasattr(X, "__getitem__")):
+        return
+    bad = [str(name) for name in X.columns if not _is_numeric(X[name])]
+    if bad:
+        raise ValueError(
+            f"All columns of X must be numeric; got text, dates or other objects in {', '.join(map(repr, bad))}. "
+            f"Encode them as numbers or drop them."
+        )
+
+
+def _is_numeric(column) -> bool:
+    values = np.asarray(column)
+    if values.dtype.kind in "biuf":
+        return True
+    if values.dtype.kind != "O":
+        return False
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True

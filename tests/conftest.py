@@ -1,0 +1,28 @@
+"""Shapes and types of the numerical modules are checked at run time in the tests."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from jaxtyping import install_import_hook  # noqa: E402
+
+CHECKED = [
+    f"overtone.{name}"
+    for name in (
+        "params linalg kernels variational features means scaling layers likelihoods mixture model "
+        "collapsed build data fit predictions"
+    ).split()
+]
+with install_import_hook(CHECKED, "beartype.beartype"):
+    import overtone.predictions
+    import overtone.sklearn  # noqa: F401
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
+
+
+@pytest.fixture
+def x64():
+    """Double precision, for comparisons with dense NumPy."""
+    with jax.enable_x64(True):
+        yield

@@ -1,0 +1,134 @@
+"""What every kind of inducing features must do. A new kind is one more line in FEATURES."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from overtone.features import FourierFeatures, InducingPoints, IntegralFeatures, PerDimension
+from overtone.kernels import Additive, Matern12, Matern32, Matern52, SquaredExponential
+from overtone.variational import Full, MeanField
+from tests.examples import laplacian_features
+
+RNG = np.random.default_rng(0)
+Z2 = RNG.uniform(size=(6, 2))
+NODES = np.linspace(0, 1, 30)[:, None]
+
+
+def scalar(kind):
+    return kind(jnp.asarray(1.3), jnp.asarray(0.4))
+
+
+def pair(kind):
+    return Additive(kind(jnp.asarray([1.3, 0.6]), jnp.asarray([0.4, 1.1])))
+
+
+def fourier(*shape):
+    return FourierFeatures(jnp.full(shape, -0.5), jnp.full(shape, 1.7), 5)
+
+
+FEATURES = {
+    "points, rbf": lambda: (InducingPoints(jnp.asarray(Z2)), SquaredExponential(jnp.asarray(1.3), jnp.full(2, 0.3))),
+    "points, matern": lambda: (InducingPoints(jnp.asarray(Z2)), Matern32(jnp.asarray(1.3), jnp.ones(2))),
+    "points, additive": lambda: (InducingPoints(jnp.asarray(Z2)), pair(Matern52)),
+    "fourier 1/2": lambda: (fourier(), scalar(Matern12)),
+    "fourier 3/2": lambda: (fourier(), scalar(Matern32)),
+    "fourier 5/2": lambda: (fourier(), scalar(Matern52)),
+    "fourier, additive": lambda: (PerDimension(fourier(2), 2), pair(Matern32)),
+    "integral": lambda: (
+        IntegralFeatures(jnp.asarray(NODES), jnp.asarray(np.cos(np.pi * np.arange(4)[:, None] * NODES.T))),
+        scalar(Matern32),
+    ),
+    "laplacian": lambda: (laplacian_features(8, -1.0, 2.0), scalar(Matern52)),
+}
+APPROXIMATE = {"laplacian"}  # a truncated eigen-expansion: its covariances belong to a process near f, not to f
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def make(name):
+    features, kernel = FEATURES[name]()
+    num_dims = 2 if "points" in name or "additive" in name else 1
+    return features, kernel, jnp.asarray(np.random.default_rng(1).uniform(-1, 2.2, size=(9, num_dims)))
+
+
+@eqx.filter_jit
+def dense(features, kernel, X):
+    return features.Kuu(kernel).dense(), features.Kuf(kernel, X)
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_shapes(name):
+    features, kernel, X = make(name)
+    Kuu, Kuf = dense(features, kernel, X)
+    assert Kuu.shape == (features.num_features,) * 2
+    assert Kuf.shape == (features.num_features, len(X))
+    assert features.num_features % features.num_blocks == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(FEATURES) - APPROXIMATE))
+def test_features_and_function_are_jointly_gaussian(name):
+    """[[Kuu, Kuf], [Kfu, Kff]] has no negative eigenvalue, once u is scaled to unit variance."""
+    features, kernel, X = make(name)
+    Kuu, Kuf = dense(features, kernel, X)
+    joint = np.block([[Kuu, Kuf], [Kuf.T, np.asarray(kernel.gram(X, X))]])
+    scale = np.sqrt(np.diag(joint))
+    assert np.linalg.eigvalsh(joint / scale / scale[:, None]).min() > -1e-12
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_whitened_covariances_agree_with_dense_algebra(name):
+    features, kernel, X = make(name)
+    Kuu, Kuf = dense(features, kernel, X)
+    A = eqx.filter_jit(features.whitened)(kernel, X)
+    np.testing.assert_allclose(A.T @ A, Kuf.T @ np.linalg.solve(Kuu, Kuf), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [Full, MeanField])
+@pytest.mark.parametrize("name", sorted(set(FEATURES) - APPROXIMATE))
+def test_marginals_agree_with_dense_algebra(name, kind):
+    features, kernel, X = make(name)
+    num_blocks = features.num_blocks
+    q = kind.start((3, num_blocks, features.num_features // num_blocks), 0.7, np.float64)
+    q = jax.tree.map(lambda leaf: leaf + 0.3 * np.random.default_rng(2).normal(size=leaf.shape), q)
+    mean, var = _marginals((features, kernel, q, X))
+    A = np.asarray(eqx.filter_jit(features.whitened)(kernel, X))
+    prior = np.asarray(kernel.diag(X)) - np.sum(A**2, axis=0)
+    for p in range(3):
+        S = np.zeros((features.num_features,) * 2)
+        for b in range(num_blocks):
+            R = np.asarray(q.sqrt()[p, b]) if isinstance(q, Full) else np.diag(np.exp(q.log_diag[p, b]))
+            block = slice(b * len(R), (b + 1) * len(R))
+            S[block, block] = R @ R.T
+        np.testing.assert_allclose(mean[:, p], A.T @ np.asarray(q.mean[p]).ravel(), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(var[:, p], prior + np.sum(A * (S @ A), axis=0), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(set(FEATURES) - APPROXIMATE - {"integral"}))
+def test_single_precision_agrees_with_double(name):
+    features, kernel, X = make(name)
+    q = MeanField.start((1, features.num_blocks, features.num_features // features.num_blocks), 0.5, np.float64)
+    args = features, kernel, q, X
+    narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), args)
+    for exact, single in zip(_marginals(args), _marginals(narrow), strict=True):
+        assert single.dtype == jnp.float32
+        np.testing.assert_allclose(single, exact, atol=2e-4)
+
+
+def _marginals(args):
+    features, kernel, q, X = args
+    return eqx.filter_jit(features.marginals)(kernel, q, X)
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_gradients_are_finite(name):
+    features, kernel, X = make(name)
+    q = Full.start((1, 1, features.num_features), 0.5, np.float64)
+    edges = jnp.asarray([[-0.5], [1.7]]) * jnp.ones((1, X.shape[1]))  # the edges of the Fourier interval
+
+    def total(kernel, X):
+        mean, var = features.marginals(kernel, q, X)
+        return mean.sum() + var.sum()
+
+    grads = eqx.filter_jit(jax.grad(total, argnums=(0, 1)))(kernel, jnp.concatenate([X, edges]))
+    assert all(np.all(np.isfinite(g)) for g in jax.tree.leaves(grads))

@@ -1,0 +1,28 @@
+"""Linear means and affine maps."""
+
+import numpy as np
+from sklearn.decomposition import PCA
+
+from overtone.means import linear_weight
+from overtone.scaling import standardise, unit_interval
+
+X = np.random.default_rng(0).normal(size=(50, 3)) @ np.diag([5.0, 1.0, 0.1])
+
+
+def test_linear_weight_is_identity_padding_or_principal_directions():
+    np.testing.assert_array_equal(linear_weight(X, 3), np.eye(3))
+    np.testing.assert_array_equal(linear_weight(X, 5), np.eye(3, 5))
+    ours, peers = linear_weight(X, 2), PCA(2).fit(X).components_.T
+    np.testing.assert_allclose(np.abs(ours), np.abs(peers), atol=1e-10)
+    assert linear_weight(X[:2], 1).shape == (3, 1)
+
+
+def test_scalings_and_their_inverse():
+    table = np.column_stack([X, np.full(50, 7.0)])
+    unit, standard = unit_interval(table), standardise(table)
+    np.testing.assert_allclose(unit(table).min(axis=0), [0, 0, 0, 0.5], atol=1e-15)
+    np.testing.assert_allclose(unit(table).max(axis=0), [1, 1, 1, 0.5], atol=1e-15)
+    np.testing.assert_allclose(standard(table).mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(standard(table).std(axis=0), [1, 1, 1, 0], atol=1e-12)
+    for scaling in (unit, standard):
+        np.testing.assert_allclose(scaling.inverse(scaling(table)), table, atol=1e-12)

@@ -1,0 +1,44 @@
+"""The predictive mixture against SciPy and large samples."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from overtone.mixture import Mixture
+
+RNG = np.random.default_rng(0)
+MEANS, STDS = RNG.normal(size=(5, 3, 2)), RNG.uniform(0.2, 1.5, size=(5, 3, 2))
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+@pytest.fixture
+def mixture(x64):
+    return Mixture(jnp.asarray(MEANS), jnp.asarray(STDS**2))
+
+
+def test_moments_are_those_of_the_mixture(mixture):
+    """Mean of variances plus variance of means, not the mean of variances alone."""
+    which = RNG.integers(5, size=400_000)
+    sample = MEANS[which] + STDS[which] * RNG.normal(size=(400_000, 3, 2))
+    np.testing.assert_allclose(mixture.mean(), sample.mean(axis=0), atol=0.02)
+    np.testing.assert_allclose(mixture.std(), sample.std(axis=0), atol=0.02)
+    assert np.all(mixture.var() > np.mean(STDS**2, axis=0))
+
+
+def test_log_density_is_the_log_of_the_mean(mixture):
+    y = RNG.normal(size=(3, 2))
+    expected = logsumexp(stats.norm.logpdf(y, MEANS, STDS), axis=0) - np.log(5)
+    np.testing.assert_allclose(mixture.log_prob(jnp.asarray(y)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("level", [0.001, 0.05, 0.5, 0.975])
+def test_quantiles_invert_the_distribution_function(mixture, level):
+    q = np.asarray(mixture.quantile(level))
+    np.testing.assert_allclose(np.mean(stats.norm.cdf(q, MEANS, STDS), axis=0), level, rtol=1e-9)
+
+
+def test_the_sample_axis_stays_inside(mixture):
+    for value in (mixture.mean(), mixture.var(), mixture.std(), mixture.quantile(0.5)):
+        assert value.shape == (3, 2)
