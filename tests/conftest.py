@@ -4,15 +4,13 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from jaxtyping import install_import_hook  # noqa: E402
+from jaxtyping import install_import_hook
 
-CHECKED = [
-    f"overtone.{name}"
-    for name in (
-        "params linalg kernels variational features means scaling layers likelihoods mixture model "
-        "collapsed build data fit predictions"
-    ).split()
-]
+NAMES = (
+    "params", "linalg", "kernels", "variational", "features", "means", "scaling", "layers", "likelihoods", "mixture",
+    "model", "collapsed", "build", "data", "fit", "predictions",
+)  # fmt: skip
+CHECKED = [f"overtone.{name}" for name in NAMES]
 with install_import_hook(CHECKED, "beartype.beartype"):
     import overtone.predictions
     import overtone.sklearn  # noqa: F401

@@ -40,7 +40,7 @@ def brute_force(model: DeepGP, num: int, seed: int) -> np.ndarray:
     H = np.broadcast_to(X, (num, *X.shape))
     for layer in model.layers:
         H = np.asarray(jax.vmap(layer.scaling)(jnp.asarray(H)))
-        num_outputs, _, size = layer.q.mean.shape
+        num_outputs = layer.num_outputs
         eps = rng.normal(size=(num, *layer.q.mean.shape))
         v = np.asarray(layer.q.mean) + np.einsum("pbmk,spbk->spbm", np.asarray(layer.q.sqrt()), eps)
         A, K = _covariances(layer, jnp.asarray(H))

@@ -61,7 +61,11 @@ def test_a_non_finite_loss_stops_and_keeps_the_last_good_parameters():
 
 
 def test_progress_bar_shows_what_describe_says(capsys):
-    run(Line(Positive(1.0), Fixed(1.0)), progress=True, describe=lambda m, v: {"slope": f"{float(m.slope.log):.1f}"})
+    run(
+        Line(Positive(1.0), Fixed(1.0)),
+        progress=True,
+        describe=lambda m, v: {"slope": f"{float(m.slope.log):.1f}"},
+    )
     assert "slope=1.1" in capsys.readouterr().err
 
 

@@ -18,7 +18,12 @@ pytestmark = pytest.mark.usefixtures("x64")
 def setting(kind):
     kernel = kind(jnp.asarray(VARIANCE), jnp.asarray(LENGTHSCALE))
     basis = [fourier_basis(m, M, A, B) for m in range(2 * M + 1)]
-    return FourierFeatures(jnp.asarray(A), jnp.asarray(B), M), kernel, Matern(kind.order, VARIANCE, LENGTHSCALE), basis
+    return (
+        FourierFeatures(jnp.asarray(A), jnp.asarray(B), M),
+        kernel,
+        Matern(kind.order, VARIANCE, LENGTHSCALE),
+        basis,
+    )
 
 
 @pytest.mark.parametrize("kind", MATERNS)

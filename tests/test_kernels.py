@@ -24,7 +24,9 @@ def test_gram_with_ard_agrees_with_scikit_learn(kind):
     rng = np.random.default_rng(0)
     X, Y, lengthscale = rng.normal(size=(7, 3)), rng.normal(size=(5, 3)), np.array([0.3, 1.0, 2.0])
     kernel = kind(jnp.asarray(1.7), jnp.asarray(lengthscale))
-    np.testing.assert_allclose(kernel.gram(jnp.asarray(X), jnp.asarray(Y)), 1.7 * PEERS[kind](lengthscale)(X, Y), rtol=1e-12)
+    np.testing.assert_allclose(
+        kernel.gram(jnp.asarray(X), jnp.asarray(Y)), 1.7 * PEERS[kind](lengthscale)(X, Y), rtol=1e-12
+    )
     np.testing.assert_allclose(kernel.diag(jnp.asarray(X)), 1.7, rtol=1e-15)
 
 
@@ -34,9 +36,7 @@ def test_additive_is_the_sum_over_dimensions(kind):
     X, Y = rng.normal(size=(6, 2)), rng.normal(size=(4, 2))
     variance, lengthscale = np.array([0.5, 2.0]), np.array([0.4, 1.5])
     kernel = Additive(kind(jnp.asarray(variance), jnp.asarray(lengthscale)))
-    expected = sum(
-        variance[d] * PEERS[kind](lengthscale[d])(X[:, d : d + 1], Y[:, d : d + 1]) for d in range(2)
-    )
+    expected = sum(variance[d] * PEERS[kind](lengthscale[d])(X[:, d : d + 1], Y[:, d : d + 1]) for d in range(2))
     np.testing.assert_allclose(kernel.gram(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12)
     np.testing.assert_allclose(kernel.diag(jnp.asarray(X)), 2.5, rtol=1e-15)
 

@@ -71,9 +71,7 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
     return DeepGP(tuple(layers), Gaussian(noise))
 
 
-def train(
-    config: Config, X: np.ndarray, y: np.ndarray, *, progress: bool = False
-) -> tuple[DeepGP, History]:
+def train(config: Config, X: np.ndarray, y: np.ndarray, *, progress: bool = False) -> tuple[DeepGP, History]:
     """Build the config's model and fit it to X (N, D) and standardised y (N, P).
 
     Call it under `jax.enable_x64(True)`: arrays keep the config's precision, and the closed-form output
@@ -117,16 +115,15 @@ def _finish(model: DeepGP, key, X, y) -> DeepGP:
 
 
 def _describe(model: DeepGP, loss: float) -> dict[str, str]:
-    noise = np.sqrt(np.mean(unwrap(model.likelihood).noise))
-    return {"ELBO/N": f"{-loss:.3f}", "noise": f"{noise:.3f}"}
+    at_zero = jnp.zeros((1, model.layers[-1].num_outputs))
+    _, noise = unwrap(model.likelihood).moments(at_zero, at_zero)
+    return {"ELBO/N": f"{-loss:.3f}", "noise": f"{np.sqrt(np.mean(noise)):.3f}"}
 
 
 @lru_cache(maxsize=64)  # one object for each setting, so that the compiled training loop is shared
 def adam(learning_rate: float, steps: int) -> optax.GradientTransformation:
     """Adam with a short warm-up and a cosine decay to a hundredth."""
-    schedule = optax.warmup_cosine_decay_schedule(
-        0.0, learning_rate, min(100, steps // 10), steps, learning_rate / 100
-    )
+    schedule = optax.warmup_cosine_decay_schedule(0.0, learning_rate, min(100, steps // 10), steps, learning_rate / 100)
     return optax.adam(schedule)
 
 

@@ -97,7 +97,8 @@ class Config:
         low, high = self.interval
         if not low <= 0 < 1 <= high:
             raise ValueError(
-                f"interval must contain [0, 1], where the scaled data lie; got {self.interval!r}. The paper uses (-2, 3)."
+                f"interval must contain [0, 1], where the scaled data lie; got {self.interval!r}. "
+                f"The paper uses (-2, 3)."
             )
 
 

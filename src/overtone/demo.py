@@ -12,13 +12,12 @@ from pathlib import Path
 from time import perf_counter
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 from overtone import plots
 from overtone.sklearn import DeepGPRegressor
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
 
 HEIGHTS = np.array([0.0, 1.0, -0.5, 0.6, -1.0])
 NOISE = 0.05
@@ -65,7 +64,7 @@ def run(label: str, X, y, X_test, y_test, *, seed: int, steps: int) -> tuple[Dee
     }
 
 
-def picture(models: dict[str, DeepGPRegressor], X, y) -> plt.Figure:
+def picture(models: dict[str, DeepGPRegressor], X, y) -> Figure:
     """One column for each model: the prediction above, its hidden layers, last to first, below."""
     depth = max(model.config_.num_layers for model in models.values())
     fig, axes = plt.subplots(
@@ -99,6 +98,7 @@ def table(rows: list[dict]) -> str:
 
 def main(folder: Path, *, seed: int = 0, steps: int = STEPS) -> list[dict]:
     """Fit every model, print the table, write table and pictures to the folder."""
+    matplotlib.use("Agg")  # pictures go to files: no screen is needed
     folder.mkdir(parents=True, exist_ok=True)
     X, y = multi_step(seed, 400)
     X_test, y_test = multi_step(seed + 1000, 2000)

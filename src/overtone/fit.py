@@ -101,7 +101,7 @@ def _run(
     optim: optax.GradientTransformation,
     key: PRNGKeyArray,
     span: Array,
-    stacked: tuple[Array, ...],
+    stacked: tuple[np.ndarray | Array, ...],
 ) -> tuple[Any, Array]:
     """One scan over the stacked batches.
 

@@ -31,9 +31,7 @@ class GPLayer(eqx.Module):
     def num_outputs(self) -> int:
         return self.q.mean.shape[0]
 
-    def __call__(
-        self, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    def __call__(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and variance of f(x) under q."""
         H = self.scaling(X)
         mean, var = self.features.marginals(self.kernel, self.q, H)

@@ -21,9 +21,7 @@ class AbstractLikelihood(eqx.Module):
     """p(y | f), independent over rows and outputs. Shapes broadcast over leading axes."""
 
     @abstractmethod
-    def log_prob(
-        self, y: Float[Array, "*#S N P"], f: Float[Array, "*#S N P"]
-    ) -> Float[Array, "*S N P"]:
+    def log_prob(self, y: Float[Array, "*#S N P"], f: Float[Array, "*#S N P"]) -> Float[Array, "*S N P"]:
         """log p(y | f)."""
 
     @abstractmethod

@@ -35,7 +35,7 @@ class Mixture(eqx.Module):
     def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         return jnp.mean(jax.scipy.stats.norm.cdf(y, self.means, jnp.sqrt(self.variances)), axis=0)
 
-    def quantile(self, level: float) -> Float[Array, "N P"]:
+    def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """The value below which a share `level` of the mass lies, by bisection.
 
         The mixture's quantile lies between the smallest and the largest of its components'.

@@ -77,9 +77,7 @@ def elbo(
     return num_data / X.shape[0] * fit - model.kl()
 
 
-def layer_marginals(
-    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int
-) -> list[Mixture]:
+def layer_marginals(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int) -> list[Mixture]:
     """The predictive distribution of every layer's function; the last is that of f itself.
 
     All rows share the hidden draws of a sample, so the result at a row depends neither on the other
@@ -95,9 +93,7 @@ def layer_marginals(
     return [Mixture(mean, var) for _, mean, var in model.propagate(noise, X)]
 
 
-def predict(
-    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int
-) -> Mixture:
+def predict(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int) -> Mixture:
     """The predictive distribution of y (for non-Gaussian likelihoods: its mixture by moments)."""
     f = layer_marginals(model, key, X, num_samples=num_samples)[-1]
     return Mixture(*unwrap(model).likelihood.moments(f.means, f.variances))

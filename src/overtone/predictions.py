@@ -9,7 +9,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from overtone.model import DeepGP, draw, elbo, layer_marginals, predict
 from overtone.params import unwrap
@@ -36,7 +36,7 @@ def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
 
 
 @eqx.filter_jit
-def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels: Array, X):
+def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X):
     """Quantiles of y, of shape (levels, N, P)."""
     mixture = predict(model, key, X, num_samples=num_samples)
     return (jax.vmap(mixture.quantile)(levels),)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
@@ -83,12 +84,11 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         config = Config(**{name: getattr(self, name) for name in PARAMETERS if name != "random_state"})
         config.validate()
         _refuse_text(X)
-        X, y = validate_data(
-            self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2
-        )
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
         self.config_ = Config(**{**config.__dict__, "random_state": _seed(self.random_state)})
+        X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
         self.single_output_ = y.ndim == 1
-        Y = np.asarray(y, np.float64).reshape(len(y), -1)
+        Y = y.reshape(len(y), -1)
         self.x_scaling_ = _finite("X", unit_interval(X))
         self.y_scaling_ = _finite("y", standardise(Y))
         with jax.enable_x64(True):
@@ -105,12 +105,12 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
 
     def predict_quantiles(self, X, levels: Sequence[float] = (0.05, 0.5, 0.95)) -> np.ndarray:
         """Quantiles of the predictive distribution of y, of shape (levels, N) or (levels, N, P)."""
-        levels = np.asarray(levels, self._fitted().config_.dtype)
-        if levels.ndim != 1 or not np.all((levels > 0) & (levels < 1)):
+        shares = np.asarray(levels, self._fitted().config_.dtype)
+        if shares.ndim != 1 or not np.all((shares > 0) & (shares < 1)):
             raise ValueError(f"levels must be a list of numbers between 0 and 1; got {levels!r}.")
 
         def compute(model, key, num_samples, X):
-            return predictions.quantiles(model, key, num_samples, levels, X)
+            return predictions.quantiles(model, key, num_samples, shares, X)
 
         (values,) = self._over_rows(compute, X)
         return self._shape(self.y_scaling_.inverse(values))
@@ -149,15 +149,13 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         Z = self._inputs(X)
         with jax.enable_x64(True):
             key = jax.random.key(self.config_.random_state)
-            return [float(share) for share in outside_fraction(self.model_, key, Z)]
+            return [float(share) for share in outside_fraction(self.model_, key, jnp.asarray(Z))]
 
     def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
         Z = self._inputs(X)
         with jax.enable_x64(True):
             key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
-            parts = predictions.over_rows(
-                lambda *chunk: compute(self.model_, key, num_samples, *chunk), Z, *others
-            )
+            parts = predictions.over_rows(lambda *chunk: compute(self.model_, key, num_samples, *chunk), Z, *others)
         return tuple(np.asarray(part, np.float64) for part in parts)
 
     def _inputs(self, X) -> np.ndarray:

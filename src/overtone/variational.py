@@ -91,9 +91,7 @@ class MeanField(AbstractGaussian):
         return (A**2).T @ jnp.exp(2 * self.log_diag).reshape(self.mean.shape[0], -1).T
 
     def kl(self):
-        return 0.5 * jnp.sum(
-            jnp.exp(2 * self.log_diag) + self.mean**2 - 1 - 2 * self.log_diag
-        )
+        return 0.5 * jnp.sum(jnp.exp(2 * self.log_diag) + self.mean**2 - 1 - 2 * self.log_diag)
 
     def sample(self, key):
         eps = jax.random.normal(key, self.mean.shape, self.mean.dtype)

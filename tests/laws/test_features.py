@@ -29,7 +29,10 @@ def fourier(*shape):
 
 
 FEATURES = {
-    "points, rbf": lambda: (InducingPoints(jnp.asarray(Z2)), SquaredExponential(jnp.asarray(1.3), jnp.full(2, 0.3))),
+    "points, rbf": lambda: (
+        InducingPoints(jnp.asarray(Z2)),
+        SquaredExponential(jnp.asarray(1.3), jnp.full(2, 0.3)),
+    ),
     "points, matern": lambda: (InducingPoints(jnp.asarray(Z2)), Matern32(jnp.asarray(1.3), jnp.ones(2))),
     "points, additive": lambda: (InducingPoints(jnp.asarray(Z2)), pair(Matern52)),
     "fourier 1/2": lambda: (fourier(), scalar(Matern12)),

@@ -5,6 +5,7 @@ k(r) = poly(lam r) exp(-lam r) is differentiated by the rules for polynomials; t
 evaluated by Gauss-Legendre quadrature.
 """
 
+import itertools
 from math import comb, factorial
 
 import numpy as np
@@ -64,7 +65,7 @@ class Matern:
         n = self.order + 1
         q = self.spectral_density(0.0) * self.lam ** (2 * n)
         cuts = sorted({a, b, *[c for c in breaks if a < c < b]})
-        edges = np.unique(np.concatenate([np.linspace(s, t, 40) for s, t in zip(cuts, cuts[1:], strict=False)]))
+        edges = np.unique(np.concatenate([np.linspace(s, t, 40) for s, t in itertools.pairwise(cuts)]))
         x, weight = gauss_legendre(edges)
         Lg = self.apply_operator([g(x, i) for i in range(n + 1)])
         Lh = self.apply_operator([h(x, i) for i in range(n + 1)])

@@ -19,8 +19,6 @@ from overtone.variational import AbstractGaussian
 class AbstractInducingFeatures(eqx.Module):
     """Inducing variables u, in `num_blocks` blocks of equal size that are independent a priori."""
 
-    num_blocks: eqx.AbstractVar[int]
-
     @property
     @abstractmethod
     def num_features(self) -> int:
@@ -33,6 +31,11 @@ class AbstractInducingFeatures(eqx.Module):
     @abstractmethod
     def Kuf(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
         """cov(u, f(x)) for each row x."""
+
+    @property
+    def num_blocks(self) -> int:
+        """One, except for features of independent components."""
+        return 1
 
     def outside(self, X: Float[Array, "N D"]) -> Bool[Array, "N D"]:
         """Where inputs lie outside the interval that the features are made for, if there is one."""
@@ -53,9 +56,7 @@ class AbstractInducingFeatures(eqx.Module):
         return q.project(A), residual(kernel, A, X)[:, None] + q.spread(A)
 
 
-def residual(
-    kernel: AbstractKernel, A: Float[Array, "M N"], X: Float[Array, "N D"]
-) -> Float[Array, " N"]:
+def residual(kernel: AbstractKernel, A: Float[Array, "M N"], X: Float[Array, "N D"]) -> Float[Array, " N"]:
     """k(x,x) - |A|^2: the prior variance that the inducing variables leave unexplained."""
     return jnp.maximum(kernel.diag(X) - jnp.sum(A**2, axis=0), 0.0)
 
@@ -68,15 +69,19 @@ class PerDimension(AbstractInducingFeatures):
     """
 
     parts: AbstractInducingFeatures
-    num_blocks: int = eqx.field(static=True)
+    num_dims: int = eqx.field(static=True)
 
     @property
     def num_features(self):
-        return self.num_blocks * self.parts.num_features
+        return self.num_dims * self.parts.num_features
+
+    @property
+    def num_blocks(self):
+        return self.num_dims
 
     def Kuu(self, kernel):
         operators = jax.vmap(lambda f, k: f.Kuu(k))(self.parts, _parts(kernel))
-        return BlockDiagonal(operators, self.num_blocks)
+        return BlockDiagonal(operators, self.num_dims)
 
     def Kuf(self, kernel, X):
         columns = X.T[:, :, None]

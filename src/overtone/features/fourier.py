@@ -24,7 +24,6 @@ class FourierFeatures(AbstractInducingFeatures):
     a: Param
     b: Param
     num_frequencies: int = eqx.field(static=True)
-    num_blocks: int = eqx.field(static=True, default=1)
 
     @property
     def num_features(self):

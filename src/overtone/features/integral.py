@@ -24,7 +24,6 @@ class OperatorFeatures(AbstractInducingFeatures):
     kuu: Callable = eqx.field(static=True)
     kuf: Callable = eqx.field(static=True)
     size: int = eqx.field(static=True)
-    num_blocks: int = eqx.field(static=True, default=1)
 
     @property
     def num_features(self):
@@ -42,7 +41,6 @@ class IntegralFeatures(AbstractInducingFeatures):
 
     nodes: Param  # (Q, D)
     weights: Param  # (M, Q)
-    num_blocks: int = eqx.field(static=True, default=1)
 
     @property
     def num_features(self):

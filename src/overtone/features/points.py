@@ -1,6 +1,5 @@
 """Inducing points: the value of f at M places, the local features of conventional deep GPs."""
 
-import equinox as eqx
 import jax.numpy as jnp
 
 from overtone.features.base import AbstractInducingFeatures
@@ -16,7 +15,6 @@ class InducingPoints(AbstractInducingFeatures):
     """
 
     Z: Param  # (M, D)
-    num_blocks: int = eqx.field(static=True, default=1)
 
     @property
     def num_features(self):

@@ -1,0 +1,96 @@
+"""What users of other libraries complain about must not happen here: one test for each promise."""
+
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+from overtone.build import build, negative_elbo
+from overtone.config import Config
+from overtone.demo import RUNS, main, multi_step
+from overtone.sklearn import DeepGPRegressor
+
+X, Y = multi_step(0, 400)
+X_TEST, Y_TEST = multi_step(1000, 1000)
+QUICK = {"max_steps": 200, "n_inducing": 10}
+
+
+def test_the_step_function_is_fitted():
+    """A deep GP that looks like a shallow one is a failure of inference."""
+    density = {
+        method: DeepGPRegressor(method, n_inducing=20, max_steps=3000)
+        .fit(X, Y)
+        .log_predictive_density(X_TEST, Y_TEST)
+        .mean()
+        for method in ("id-dgp", "vff")
+    }
+    assert density["id-dgp"] > density["vff"] + 0.5
+
+
+@pytest.mark.parametrize("method", ["id-dgp", "dgp", "svgp"])
+def test_no_failed_factorisation_and_no_nan(method):
+    """Smooth kernel, many inducing points, repeated inputs, noise-free targets, single precision, high rate."""
+    x = np.repeat(np.linspace(0, 1, 40), 3)[:, None]
+    with warnings.catch_warnings(action="error"):
+        model = DeepGPRegressor(method, n_inducing=60, max_steps=500, learning_rate=0.1).fit(x, x[:, 0] ** 2)
+    assert np.all(np.isfinite(model.history_.loss))
+    assert np.all(np.isfinite(model.predict(x)))
+    assert model.score(x, x[:, 0] ** 2) > 0.95
+
+
+def test_the_sample_axis_does_not_leak():
+    model = DeepGPRegressor(**QUICK, n_samples=3, n_predict_samples=10).fit(X, Y)
+    mean, std = model.predict(X[:7], return_std=True)
+    assert mean.shape == std.shape == model.log_predictive_density(X[:7], Y[:7]).shape == (7,)
+
+
+def test_the_variance_is_that_of_the_mixture():
+    """The deviation of predicted draws, not the average of the components' deviations."""
+    model = DeepGPRegressor(**QUICK).fit(X, Y)
+    _, std = model.predict(X_TEST[::50], return_std=True)
+    draws = model.sample_y(X_TEST[::50], 4000)
+    np.testing.assert_allclose(draws.std(axis=1), std, rtol=0.15)
+
+
+def test_results_can_be_replicated():
+    first, second = (DeepGPRegressor(**QUICK, random_state=7).fit(X, Y) for _ in range(2))
+    np.testing.assert_array_equal(first.history_.loss, second.history_.loss)
+    np.testing.assert_array_equal(first.predict(X), second.predict(X))
+    np.testing.assert_array_equal(first.sample_y(X, 2, 5), second.sample_y(X, 2, 5))
+    other = DeepGPRegressor(**QUICK, random_state=8).fit(X, Y)
+    assert np.any(first.history_.loss != other.history_.loss)
+
+
+def test_predictions_do_not_depend_on_the_batch():
+    model = DeepGPRegressor(**QUICK).fit(X, Y)
+    whole, whole_std = model.predict(X_TEST, return_std=True)
+    order = np.random.default_rng(0).permutation(len(X_TEST))
+    shuffled, _ = model.predict(X_TEST[order], return_std=True)
+    np.testing.assert_allclose(shuffled, whole[order], atol=1e-6)
+    one, one_std = model.predict(X_TEST[123:124], return_std=True)
+    np.testing.assert_allclose([one[0], one_std[0]], [whole[123], whole_std[123]], atol=1e-6)
+
+
+def test_depth_costs_in_proportion():
+    """The work of a step grows with the number of layers, not faster."""
+
+    def flops(n_layers: int) -> float:
+        model = build(Config(n_layers=n_layers), X, Y[:, None])
+        step = jax.jit(jax.grad(lambda x: negative_elbo(model, jax.random.key(0), x, x, num_data=1, num_samples=1)))
+        cost = step.lower(jax.ShapeDtypeStruct((400, 1), np.float32)).compile().cost_analysis()
+        return cost["flops"]
+
+    two, four, six = map(flops, (2, 4, 6))
+    assert (six - four) == pytest.approx(four - two, rel=0.2)
+
+
+def test_the_demo_writes_its_table_and_pictures(tmp_path, capsys):
+    rows = main(tmp_path, steps=30)
+    assert [row["model"] for row in rows] == list(RUNS)
+    assert all(np.isfinite(list(row.values())[1:]).all() for row in rows)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "multi_step.json", "multi_step.md", "multi_step.png", "multi_step_three_layers.png",
+    }  # fmt: skip
+    output = capsys.readouterr().out
+    assert "| ID-DGP, 2 layers, 20 frequencies |" in output

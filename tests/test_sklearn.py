@@ -1,0 +1,211 @@
+"""The estimator: scikit-learn's own checks, frames, units, shapes, and what it says to bad input."""
+
+from dataclasses import fields
+
+import jax
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from overtone.config import Config
+from overtone.sklearn import DeepGPRegressor
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-3, 3, size=(60, 2))
+Y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.05 * RNG.normal(size=60)
+METHODS = ["id-dgp", "dgp", "vff", "svgp"]
+
+
+def quick(**settings) -> DeepGPRegressor:
+    return DeepGPRegressor(**{"n_inducing": 8, "max_steps": 300, "learning_rate": 0.03, **settings})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> DeepGPRegressor:
+    return quick().fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore")  # the checks warn of what they skip
+@parametrize_with_checks([DeepGPRegressor(max_steps=100, n_inducing=5)])
+def test_scikit_learn_s_checks(estimator, check):
+    check(estimator)
+
+
+def test_parameters_are_those_of_the_config():
+    defaults = {f.name: f.default for f in fields(Config)}
+    assert DeepGPRegressor().get_params() == {**defaults, "verbose": False}
+    assert all(f"{name}" in (Config.__doc__ or "") for name in defaults)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("output", ["collapsed", "adam"])
+def test_every_method_learns(method, output):
+    settings = {"batch_size": 20, "max_steps": 1500} if output == "adam" else {}
+    model = quick(method=method, output=output, **settings).fit(X, Y)
+    assert model.score(X, Y) > 0.9
+    assert len(model.model_.layers) == (2 if method in ("id-dgp", "dgp") else 1)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_frames_give_the_same_as_arrays(frame, fitted):
+    table = frame({"time": X[:, 0], "load": X[:, 1]})
+    model = quick().fit(table, Y)
+    np.testing.assert_array_equal(model.predict(table), fitted.predict(X))
+    assert list(model.feature_names_in_) == ["time", "load"]
+
+
+def test_results_come_in_the_user_s_units(fitted):
+    """Other units of X and y change nothing but the units."""
+    scale, shift = 1e7, -3e8
+    other = quick().fit(1e-6 * X + 5, scale * Y + shift)
+    mean, std = fitted.predict(X, return_std=True)
+    other_mean, other_std = other.predict(1e-6 * X + 5, return_std=True)
+    np.testing.assert_allclose((other_mean - shift) / scale, mean, atol=0.01)
+    np.testing.assert_allclose(other_std / scale, std, rtol=0.05)
+    density = other.log_predictive_density(1e-6 * X + 5, scale * Y + shift)
+    np.testing.assert_allclose(density + np.log(scale), fitted.log_predictive_density(X, Y), atol=0.3)
+    expected = fitted.elbo(X, Y) - len(X) * np.log(scale)
+    assert other.elbo(1e-6 * X + 5, scale * Y + shift) == pytest.approx(expected, abs=3)
+
+
+def test_density_quantiles_and_draws_describe_one_distribution(fitted):
+    mean, std = fitted.predict(X, return_std=True)
+    draws = fitted.sample_y(X, 4000, random_state=1)
+    assert draws.shape == (60, 4000)
+    np.testing.assert_allclose(draws.mean(axis=1), mean, atol=0.15 * std.max())
+    np.testing.assert_allclose(draws.std(axis=1), std, rtol=0.15)
+    low, middle, high = fitted.predict_quantiles(X, [0.1, 0.5, 0.9])
+    assert np.all((low < middle) & (middle < high))
+    share = np.mean((draws > low[:, None]) & (draws < high[:, None]))
+    assert share == pytest.approx(0.8, abs=0.02)
+    # The density integrates to 1 along y.
+    grid = np.linspace(-6, 6, 2001)
+    density = np.exp(fitted.log_predictive_density(np.tile(X[:1], (2001, 1)), grid))
+    assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-3)
+
+
+def test_multi_output_shapes():
+    both = np.column_stack([Y, -10 * Y])
+    model = quick().fit(X, both)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (60, 2)
+    assert model.sample_y(X, 3).shape == (60, 2, 3)
+    assert model.predict_quantiles(X, [0.5]).shape == (1, 60, 2)
+    assert model.log_predictive_density(X, both).shape == (60,)
+    np.testing.assert_allclose(mean[:, 1], -10 * mean[:, 0], atol=1.0)
+    single = quick().fit(X, Y[:, None])
+    assert single.predict(X).shape == (60, 1)
+
+
+def test_layers_and_diagnostics(fitted):
+    (hidden, _), (output, _) = fitted.layer_marginals(X)
+    assert hidden.shape == (60, 2)
+    assert output.shape == (60, 1)
+    assert len(fitted.outside_fraction(X)) == 2
+    assert 0 <= max(fitted.outside_fraction(X)) <= 1
+    assert len(fitted.history_.loss) == 300
+    assert fitted.history_.loss[-1] < fitted.history_.loss[0]
+
+
+def test_double_precision_is_a_switch(fitted):
+    model = quick(dtype="float64").fit(X, Y)
+    assert model.model_.layers[0].q.mean.dtype == np.float64
+    assert fitted.model_.layers[0].q.mean.dtype == np.float32
+    np.testing.assert_allclose(model.predict(X), fitted.predict(X), atol=0.1)
+    assert not jax.config.jax_enable_x64  # the user's own setting is left alone
+
+
+def test_constant_columns_and_targets_simply_work():
+    table = np.column_stack([X, np.full(60, 3.0)])
+    assert quick().fit(table, Y).score(table, Y) > 0.9
+    mean, std = quick().fit(X, np.full(60, 42.0)).predict(X, return_std=True)
+    np.testing.assert_allclose(mean, 42.0, atol=0.01)
+    assert np.all(np.isfinite(std))
+    assert np.all(np.isfinite(quick().fit(np.ones((5, 2)), np.ones(5)).predict(np.ones((1, 2)))))
+
+
+def test_far_inputs_and_duplicates_give_finite_answers(fitted):
+    far = np.array([[1e300, 0.0], [-1e12, 1e12], [3.1, 3.0]])
+    mean, std = fitted.predict(far, return_std=True)
+    assert np.all(np.isfinite(mean))
+    assert np.all(std > 0)
+    twice = quick(method="dgp").fit(np.repeat(X[:5], 4, axis=0), np.repeat(Y[:5], 4))
+    assert np.all(np.isfinite(twice.predict(X)))
+
+
+def with_value(value):
+    table = X.copy()
+    table[3, 1] = value
+    return table
+
+
+def target_with(value):
+    target = Y.copy()
+    target[3] = value
+    return target
+
+
+BAD = {
+    "nan in X": (quick(), with_value(np.nan), Y, "Input X contains NaN"),
+    "infinity in X": (quick(), with_value(np.inf), Y, "Input X contains infinity"),
+    "nan in y": (quick(), X, target_with(np.nan), "Input y contains NaN"),
+    "infinity in y": (quick(), X, target_with(-np.inf), "Input y contains infinity"),
+    "no rows": (quick(), X[:0], Y[:0], "0 sample"),
+    "one row": (quick(), X[:1], Y[:1], "minimum of 2 is required"),
+    "no columns": (quick(), X[:, :0], Y, "0 feature"),
+    "one dimension": (quick(), X[:, 0], Y, "Expected 2D array"),
+    "lengths": (quick(), X, Y[:-1], "inconsistent numbers of samples"),
+    "text": (
+        quick(),
+        pd.DataFrame({"a": X[:, 0], "city": ["x"] * 60}),
+        Y,
+        "must be numeric; got .* in 'city'",
+    ),
+    "dates": (quick(), pl.DataFrame({"when": pd.date_range("2020", periods=60)}), Y, "in 'when'"),
+    "huge": (quick(), X, 1e308 * np.sign(Y), "too large"),
+    "no points": (quick(n_inducing=0), X, Y, "n_inducing must be a whole number of at least 1; got 0"),
+    "fraction": (quick(n_inducing=2.5), X, Y, "n_inducing must be a whole number"),
+    "no layers": (quick(n_layers=0), X, Y, "n_layers must be a whole number"),
+    "method": (quick(method="gp"), X, Y, "method must be one of 'id-dgp', 'dgp', 'vff', 'svgp'; got 'gp'"),
+    "kernel": (quick(kernel="rbf"), X, Y, "needs a Matern kernel"),
+    "deep vff": (quick(method="vff", n_layers=2), X, Y, "has one layer; got n_layers=2"),
+    "interval": (quick(interval=(0.5, 2)), X, Y, r"interval must contain \[0, 1\]"),
+    "rate": (quick(learning_rate=-1), X, Y, "learning_rate must be between 0 and 1"),
+    "steps": (quick(max_steps=0), X, Y, "max_steps must be a whole number"),
+}
+
+
+@pytest.fixture
+def compilations():
+    events = []
+
+    def listen(event, seconds, **_):
+        if "compile" in event:
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_a_clear_error_before_anything_is_compiled(name, compilations):
+    model, table, target, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        clone(model).fit(table, target)
+    assert compilations == []
+
+
+def test_bad_input_at_predict_is_a_clear_error(fitted):
+    with pytest.raises(ValueError, match="X has 1 features, but DeepGPRegressor is expecting 2 features"):
+        fitted.predict(X[:, :1])
+    with pytest.raises(ValueError, match="contains NaN"):
+        fitted.predict(with_value(np.nan))
+    with pytest.raises(ValueError, match="levels must be"):
+        fitted.predict_quantiles(X, [0.5, 1.0])
+    with pytest.raises(ValueError, match="y has 2 outputs, but the model was fitted to 1"):
+        fitted.log_predictive_density(X, np.column_stack([Y, Y]))
