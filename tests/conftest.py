@@ -1,5 +1,7 @@
 """Shapes and types of the numerical modules are checked at run time in the tests."""
 
+from pathlib import Path
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -17,6 +19,10 @@ with install_import_hook(CHECKED, "beartype.beartype"):
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+
+# What one worker has compiled, the others and later runs need not compile again.
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "jax"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 @pytest.fixture

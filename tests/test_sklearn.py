@@ -44,7 +44,7 @@ def test_parameters_are_those_of_the_config():
 @pytest.mark.parametrize("output", ["collapsed", "adam"])
 def test_every_method_learns(method, output):
     settings = {"batch_size": 20, "max_steps": 1500} if output == "adam" else {}
-    model = quick(method=method, output=output, **settings).fit(X, Y)
+    model = quick(method=method, output=output, n_inducing=20, **settings).fit(X, Y)
     assert model.score(X, Y) > 0.9
     assert len(model.model_.layers) == (2 if method in ("id-dgp", "dgp") else 1)
 
@@ -110,11 +110,12 @@ def test_layers_and_diagnostics(fitted):
     assert fitted.history_.loss[-1] < fitted.history_.loss[0]
 
 
-def test_double_precision_is_a_switch(fitted):
-    model = quick(dtype="float64").fit(X, Y)
-    assert model.model_.layers[0].q.mean.dtype == np.float64
-    assert fitted.model_.layers[0].q.mean.dtype == np.float32
-    np.testing.assert_allclose(model.predict(X), fitted.predict(X), atol=0.1)
+def test_double_precision_is_a_switch():
+    """A shallow model has no random draws, so both precisions find the same fit."""
+    double, single = (quick(method="vff", dtype=dtype).fit(X, Y) for dtype in ("float64", "float32"))
+    assert double.model_.layers[0].q.mean.dtype == np.float64
+    assert single.model_.layers[0].q.mean.dtype == np.float32
+    np.testing.assert_allclose(double.predict(X), single.predict(X), atol=1e-3)
     assert not jax.config.jax_enable_x64  # the user's own setting is left alone
 
 
@@ -165,7 +166,7 @@ BAD = {
         "must be numeric; got .* in 'city'",
     ),
     "dates": (quick(), pl.DataFrame({"when": pd.date_range("2020", periods=60)}), Y, "in 'when'"),
-    "huge": (quick(), X, 1e308 * np.sign(Y), "too large"),
+    "huge": (quick(), X, 1e200 * np.sign(Y), "too large"),
     "no points": (quick(n_inducing=0), X, Y, "n_inducing must be a whole number of at least 1; got 0"),
     "fraction": (quick(n_inducing=2.5), X, Y, "n_inducing must be a whole number"),
     "no layers": (quick(n_layers=0), X, Y, "n_layers must be a whole number"),
@@ -191,7 +192,6 @@ def compilations():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
-@pytest.mark.filterwarnings("ignore:overflow")
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_a_clear_error_before_anything_is_compiled(name, compilations):
     model, table, target, message = BAD[name]

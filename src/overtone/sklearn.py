@@ -1,6 +1,6 @@
 """The scikit-learn estimator: arrays or frames in, predictions in the user's units out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import jax
@@ -89,8 +89,8 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
         self.single_output_ = y.ndim == 1
         Y = y.reshape(len(y), -1)
-        self.x_scaling_ = _finite("X", unit_interval(X))
-        self.y_scaling_ = _finite("y", standardise(Y))
+        self.x_scaling_ = _scaling("X", unit_interval, X)
+        self.y_scaling_ = _scaling("y", standardise, Y)
         with jax.enable_x64(True):
             self.model_, self.history_ = train(
                 self.config_, self.x_scaling_(X), self.y_scaling_(Y), progress=self.verbose
@@ -187,7 +187,9 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _finite(name: str, scaling: Affine) -> Affine:
+def _scaling(name: str, make: Callable[[np.ndarray], Affine], values: np.ndarray) -> Affine:
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaling = make(values)
     if not (np.all(np.isfinite(scaling.shift)) and np.all(np.isfinite(scaling.scale))):
         raise ValueError(f"{name} has values too large to be scaled in double precision; rescale it.")
     return scaling
