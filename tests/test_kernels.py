@@ -57,17 +57,21 @@ def test_spectral_density_is_the_fourier_transform(kind):
 
 
 @pytest.mark.parametrize("kind", MATERNS)
-def test_state_whitening_inverts_the_state_covariance(kind):
+def test_state_correlation_is_that_of_the_scaled_derivatives(kind):
     kernel, reference = kind(jnp.asarray(1.3), jnp.asarray(0.4)), Reference(kind.order, 1.3, 0.4)
-    L = kernel.state_whiten(jnp.eye(kind.order + 1))
-    np.testing.assert_allclose(L.T @ L, np.linalg.inv(reference.state_covariance()), atol=1e-12, rtol=1e-10)
+    scale = reference.lam ** np.arange(kind.order + 1)
+    expected = reference.state_covariance() / scale / scale[:, None]
+    np.testing.assert_allclose(1.3 * np.array(kernel.state_correlation), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", MATERNS)
-def test_extrapolation_is_the_conditional_mean_given_the_state(kind):
+def test_transition_is_the_conditional_mean_given_the_state(kind):
     kernel, reference = kind(jnp.asarray(1.3), jnp.asarray(0.4)), Reference(kind.order, 1.3, 0.4)
-    r = np.array([1e-3, 0.1, 0.5, 2.0])
-    # cov(f(a + r), f^(i)(a)) is the i-th derivative in the second argument: (-1)^i k^(i)(r).
-    cross = np.array([(-1) ** i * reference.profile_derivative(r, i) for i in range(kind.order + 1)])
-    expected = np.linalg.solve(reference.state_covariance(), cross)
-    np.testing.assert_allclose(kernel.extrapolation(jnp.asarray(r)), expected, rtol=1e-9, atol=1e-12)
+    size, scale = kind.order + 1, reference.lam ** np.arange(kind.order + 1)
+    for r in (1e-3, 0.1, 0.5, 2.0):
+        # cov(f^(i)(a + r), f^(j)(a)) = (-1)^j k^(i+j)(r)
+        cross = [[(-1) ** j * reference.profile_derivative(r, i + j) for j in range(size)] for i in range(size)]
+        expected = np.linalg.solve(reference.state_covariance(), np.array(cross).T).T * scale / scale[:, None]
+        transition = kernel.transition(jnp.asarray([r]))[0]
+        np.testing.assert_allclose(transition, expected, rtol=1e-9, atol=1e-11)
+        np.testing.assert_array_equal(kernel.extrapolation(jnp.asarray([r]))[:, 0], transition[0])

@@ -19,7 +19,7 @@ from overtone import kernels
 from overtone.collapsed import collapsed_elbo, with_optimal_output
 from overtone.config import Config
 from overtone.data import Batches
-from overtone.features import FourierFeatures, InducingPoints, PerDimension
+from overtone.features import FourierFeatures, InducingPoints, PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
 from overtone.fit import History, fit
 from overtone.layers import GPLayer
@@ -40,6 +40,8 @@ INNER_VARIANCE, OUTER_VARIANCE = 1e-5, 1.0  # of q(v) at the start, as in the pa
 LAYER_NOISE = 1e-5
 OUTPUT_DRAWS = 16  # of the hidden layers, to fix the closed-form output layer after training
 MAX_HIDDEN = 30
+PAPER_INTERVAL = (-2.0, 3.0)
+FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; hidden layers move more
 LENGTHSCALE = 0.2  # in units of the data's range
 KMEANS_ROWS = 20_000
 NOISE, NOISE_FLOOR = 0.1, 1e-6  # of the likelihood, for a target of variance 1
@@ -56,7 +58,7 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
         H = scaling(H)
         num_outputs = y.shape[1] if last else num_hidden
         weight = linear_weight(H, num_outputs)
-        features = _features(config, H, dtype)
+        features = _features(config, H, depth, dtype)
         layer = GPLayer(
             kernel=_kernel(config, H.shape[1], dtype),
             features=features,
@@ -127,11 +129,18 @@ def adam(learning_rate: float, steps: int) -> optax.GradientTransformation:
     return optax.adam(schedule)
 
 
-def _features(config: Config, H: np.ndarray, dtype: np.dtype) -> AbstractInducingFeatures:
+def _features(config: Config, H: np.ndarray, depth: int, dtype: np.dtype) -> AbstractInducingFeatures:
     num_dims = H.shape[1]
     if config.fourier:
-        low, high = (Fixed(np.full(num_dims, edge, dtype)) for edge in config.interval)
-        return PerDimension(FourierFeatures(low, high, config.n_inducing), num_dims)
+        paper = config.preset == "paper"
+        interval = config.interval or (PAPER_INTERVAL if paper else FIRST_INTERVAL if depth == 0 else HIDDEN_INTERVAL)
+        a, b = (jnp.asarray(np.full(num_dims, edge, dtype)) for edge in interval)
+        if config.interval or paper:
+            a, b = Fixed(a), Fixed(b)
+        if paper:
+            return PerDimension(FourierFeatures(a, b, config.n_inducing), num_dims)
+        order = KERNELS[config.kernel_name].order
+        return PerDimension(PinnedFourierFeatures(a, b, config.n_inducing, order), num_dims)
     centres = kmeans_centres(H, config.n_inducing, config.random_state)
     return InducingPoints(jnp.asarray(centres.astype(dtype)))
 

@@ -5,6 +5,7 @@ from numbers import Integral, Real
 
 METHODS = ("id-dgp", "dgp", "vff", "svgp")
 KERNELS = ("auto", "matern12", "matern32", "matern52", "rbf")
+PRESETS = ("default", "paper")
 COVARIANCES = ("block", "joint", "mean-field")
 OUTPUTS = ("auto", "collapsed", "adam")
 DTYPES = ("float32", "float64")
@@ -26,7 +27,10 @@ class Config:
     output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,
         which needs all rows in a batch; "adam" trains it like the rest, as in the paper; "auto" is
         "collapsed" where the rows fit into one batch.
-    interval: [a, b] of the Fourier features, where [0, 1] is the range of the data.
+    preset: "default" pins the Fourier features at both ends of an interval around the data that is learned in each
+        layer and dimension; "paper" is faithful to the paper: plain features, fixed interval [-2, 3].
+    interval: [a, b] of the Fourier features in every layer, where [0, 1] is the range of the data; fixed, then.
+        None leaves it to the preset.
     max_steps, batch_size, learning_rate, n_samples: of training.
     n_predict_samples: Gaussians in the predictive mixture.
     dtype: "float32" or "float64".
@@ -40,7 +44,8 @@ class Config:
     kernel: str = "auto"
     covariance: str = "block"
     output: str = "auto"
-    interval: tuple[float, float] = (-2.0, 3.0)
+    preset: str = "default"
+    interval: tuple[float, float] | None = None
     max_steps: int = 5000
     batch_size: int = 1024
     learning_rate: float = 0.01
@@ -71,6 +76,7 @@ class Config:
             ("method", METHODS),
             ("kernel", KERNELS),
             ("covariance", COVARIANCES),
+            ("preset", PRESETS),
             ("output", OUTPUTS),
             ("dtype", DTYPES),
         ):
@@ -94,8 +100,7 @@ class Config:
             )
         if not _is_real(self.learning_rate) or not 0 < self.learning_rate < 1:
             raise ValueError(f"learning_rate must be between 0 and 1; got {self.learning_rate!r}.")
-        low, high = self.interval
-        if not low <= 0 < 1 <= high:
+        if self.interval is not None and not self.interval[0] <= 0 < 1 <= self.interval[1]:
             raise ValueError(
                 f"interval must contain [0, 1], where the scaled data lie; got {self.interval!r}. "
                 f"The paper uses (-2, 3)."

@@ -1,11 +1,12 @@
 """Covariance functions.
 
 A kernel is one class with one formula on single points. Half-integer Materns also know their
-spectral density and their state s(x) = (f, f', ..., f^(p)) at a point, which is all that Fourier
+spectral density and their state s(x) = (f, f'/lam, ..., f^(p)/lam^p) at a point, which is all that Fourier
 features need: in one dimension, f beyond a point depends on f before it only through that state.
 """
 
 from abc import abstractmethod
+from math import comb, factorial
 
 import equinox as eqx
 import jax
@@ -77,19 +78,30 @@ class AbstractMatern(AbstractStationary):
     def spectral_density(self, w: Float[Array, " M"]) -> Float[Array, " M"]:
         """S(w) = integral of k(r) exp(-i w r) dr."""
 
+    # The covariance of the state s(x) = (f, f'/lam, ..., f^(p)/lam^p) for s2 = 1.
     state_correlation: eqx.AbstractClassVar[tuple[tuple[float, ...], ...]]
-    # the covariance of (f, f'/lam, f''/lam^2, ...) at one point, for s2 = 1
 
-    @abstractmethod
+    def transition(self, r: Float[Array, " N"]) -> Float[Array, "N state state"]:
+        """F(r) with E[s(a + r) | s(a)] = F(r) s(a), r >= 0.
+
+        (d/dx + lam)^(p+1) f is white noise, so the mean obeys s' = lam (K - I) s with K nilpotent, and
+        F(r) = exp(-lam r) sum_k (lam r)^k K^k / k!,  k = 0..p.
+        """
+        z = (self.rate * r)[:, None, None]
+        powers = [jnp.asarray(power, z.dtype) for power in _nilpotent_powers(self.order)]
+        return jnp.exp(-z) * sum(z**k * power for k, power in enumerate(powers))
+
     def extrapolation(self, r: Float[Array, " N"]) -> Float[Array, "state N"]:
-        """c(r) with E[f(a + r) | s(a)] = c(r) s(a), r >= 0."""
+        """c(r) with E[f(a + r) | s(a)] = c(r) s(a), r >= 0: the first row of the transition."""
+        return self.transition(r)[:, 0].T
 
-    def state_whiten(self, B: Float[Array, "state M"]) -> Float[Array, "state M"]:
-        """L^-1 B, where L L^T = cov s(x) = Pinf, the stationary covariance of the state."""
-        # L = s diag(lam^i) chol(correlation), of which the last factor is a constant.
-        inverse = np.linalg.inv(np.linalg.cholesky(self.state_correlation))
-        power = self.rate ** -jnp.arange(self.order + 1, dtype=B.dtype)
-        return jnp.asarray(inverse, B.dtype) @ (power[:, None] * B) / jnp.sqrt(self.variance)
+
+def _nilpotent_powers(order: int) -> list[np.ndarray]:
+    """K^k / k! for k = 0..p, where K - I is the companion matrix of (1 + z)^(p+1)."""
+    size = order + 1
+    companion = np.eye(size, k=1)
+    companion[-1] -= [comb(size, i) for i in range(size)]
+    return [np.linalg.matrix_power(companion + np.eye(size), k) / factorial(k) for k in range(size)]
 
 
 class Matern12(AbstractMatern):
@@ -106,9 +118,6 @@ class Matern12(AbstractMatern):
     def spectral_density(self, w):
         lam = self.rate
         return 2 * self.variance / lam / (1 + (w / lam) ** 2)
-
-    def extrapolation(self, r):
-        return jnp.exp(-self.rate * r)[None]
 
 
 class Matern32(AbstractMatern):
@@ -127,10 +136,6 @@ class Matern32(AbstractMatern):
         lam = self.rate
         return 4 * self.variance / lam / (1 + (w / lam) ** 2) ** 2
 
-    def extrapolation(self, r):
-        z = self.rate * r
-        return jnp.stack([1 + z, r]) * jnp.exp(-z)
-
 
 class Matern52(AbstractMatern):
     """k(r) = s2 (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
@@ -147,10 +152,6 @@ class Matern52(AbstractMatern):
     def spectral_density(self, w):
         lam = self.rate
         return 16 / 3 * self.variance / lam / (1 + (w / lam) ** 2) ** 3
-
-    def extrapolation(self, r):
-        z = self.rate * r
-        return jnp.stack([1 + z + z**2 / 2, r * (1 + z), r**2 / 2]) * jnp.exp(-z)
 
 
 class Additive(AbstractKernel):

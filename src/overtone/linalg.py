@@ -37,6 +37,18 @@ class Dense(AbstractPSDOperator):
         return self.matrix
 
 
+class Identity(AbstractPSDOperator):
+    """K = I: the variables are white already."""
+
+    size: int = eqx.field(static=True)
+
+    def whiten(self, B):
+        return B
+
+    def dense(self):
+        return jnp.eye(self.size)
+
+
 class DiagonalPlusLowRank(AbstractPSDOperator):
     """K = diag(d) + W W^T, in O(M rank), with no M x M matrix anywhere.
 
@@ -72,7 +84,7 @@ class BlockDiagonal(AbstractPSDOperator):
         return jax.vmap(lambda op, b: op.whiten(b))(self.blocks, stacked).reshape(B.shape)
 
     def dense(self):
-        return jax.scipy.linalg.block_diag(*jax.vmap(lambda op: op.dense())(self.blocks))
+        return jax.scipy.linalg.block_diag(*jax.vmap(lambda op: op.dense(), axis_size=self.num_blocks)(self.blocks))
 
 
 def small_cholesky(K: Float[Array, "r r"]) -> Float[Array, "r r"]:

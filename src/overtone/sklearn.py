@@ -47,7 +47,8 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         kernel: str = Config.kernel,
         covariance: str = Config.covariance,
         output: str = Config.output,
-        interval: tuple[float, float] = Config.interval,
+        preset: str = Config.preset,
+        interval: tuple[float, float] | None = Config.interval,
         max_steps: int = Config.max_steps,
         batch_size: int = Config.batch_size,
         learning_rate: float = Config.learning_rate,
@@ -64,6 +65,7 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.covariance = covariance
         self.output = output
+        self.preset = preset
         self.interval = interval
         self.max_steps = max_steps
         self.batch_size = batch_size

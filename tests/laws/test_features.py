@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.features import FourierFeatures, InducingPoints, IntegralFeatures, PerDimension
+from overtone.features import FourierFeatures, InducingPoints, IntegralFeatures, PerDimension, PinnedFourierFeatures
 from overtone.kernels import Additive, Matern12, Matern32, Matern52, SquaredExponential
 from overtone.variational import Full, MeanField
 from tests.examples import laplacian_features
@@ -28,6 +28,10 @@ def fourier(*shape):
     return FourierFeatures(jnp.full(shape, -0.5), jnp.full(shape, 1.7), 5)
 
 
+def pinned(order, *shape):
+    return PinnedFourierFeatures(jnp.full(shape, -0.5), jnp.full(shape, 1.7), 5, order)
+
+
 FEATURES = {
     "points, rbf": lambda: (
         InducingPoints(jnp.asarray(Z2)),
@@ -38,6 +42,10 @@ FEATURES = {
     "fourier 1/2": lambda: (fourier(), scalar(Matern12)),
     "fourier 3/2": lambda: (fourier(), scalar(Matern32)),
     "fourier 5/2": lambda: (fourier(), scalar(Matern52)),
+    "pinned 1/2": lambda: (pinned(0), scalar(Matern12)),
+    "pinned 3/2": lambda: (pinned(1), scalar(Matern32)),
+    "pinned 5/2": lambda: (pinned(2), scalar(Matern52)),
+    "pinned, additive": lambda: (PerDimension(pinned(1, 2), 2), pair(Matern32)),
     "fourier, additive": lambda: (PerDimension(fourier(2), 2), pair(Matern32)),
     "integral": lambda: (
         IntegralFeatures(jnp.asarray(NODES), jnp.asarray(np.cos(np.pi * np.arange(4)[:, None] * NODES.T))),

@@ -3,6 +3,7 @@
 from overtone.features.base import AbstractInducingFeatures, PerDimension
 from overtone.features.fourier import FourierFeatures
 from overtone.features.integral import IntegralFeatures, OperatorFeatures
+from overtone.features.pinned import PinnedFourierFeatures
 from overtone.features.points import InducingPoints
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "IntegralFeatures",
     "OperatorFeatures",
     "PerDimension",
+    "PinnedFourierFeatures",
 ]

@@ -4,12 +4,13 @@ u_m = <phi_m, f> in the RKHS of a half-integer Matern kernel on [a, b], with
     phi = [1, cos(w_m (x - a)), sin(w_m (x - a))],  w_m = 2 pi m / (b - a),  m = 1..M.
 By the reproducing property cov(u_m, f(x)) = phi_m(x) on [a, b], and for every order
     Kuu = diag(d) + B^T Pinf^-1 B,   d_0 = (b - a) / S(0),  d_m = (b - a) / (2 S(w_m)),
-where B[i, m] = phi_m^(i)(a): the low-rank part is what the state s(a), of covariance Pinf, knows.
+where B[i, m] = phi_m^(i)(a) / lam^i: the low-rank part is what the state s(a), of covariance Pinf, knows.
 Beyond an edge, f depends on [a, b] only through the state there, so Kuf is c(r) B at distance r.
 """
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from overtone.features.base import AbstractInducingFeatures
@@ -29,35 +30,49 @@ class FourierFeatures(AbstractInducingFeatures):
     def num_features(self):
         return 2 * self.num_frequencies + 1
 
-    def frequencies(self) -> Float[Array, " M1"]:
-        """w_0 = 0, w_1, ..., w_M."""
-        m = jnp.arange(self.num_frequencies + 1, dtype=jnp.result_type(self.a, self.b))
-        return 2 * jnp.pi * m / (self.b - self.a)
-
     def Kuu(self, kernel):
-        kernel, w = _matern(kernel), self.frequencies()
-        d = (self.b - self.a) / (jnp.where(w > 0, 2, 1) * kernel.spectral_density(w))
-        # W = B^T L^-T with L L^T = Pinf, so that W W^T = B^T Pinf^-1 B.
-        W = kernel.state_whiten(edge(w, kernel.order)).T
-        return DiagonalPlusLowRank(jnp.concatenate([d, d[1:]]), W)
+        kernel = matern(kernel)
+        w = frequencies(self.a, self.b, self.num_frequencies)
+        # W W^T = B^T Pinf^-1 B: W = B^T L^-T with Pinf = L L^T, a constant for the scaled state but for s2.
+        L = np.linalg.cholesky(kernel.state_correlation)
+        B = edge(w / kernel.rate, kernel.order)
+        W = (jnp.asarray(np.linalg.inv(L), B.dtype) @ B / jnp.sqrt(kernel.variance)).T
+        return DiagonalPlusLowRank(spectral_diagonal(kernel, w, self.b - self.a), W)
 
     def Kuf(self, kernel, X):
-        kernel, w, x = _matern(kernel), self.frequencies(), X[:, 0]
+        kernel, x = matern(kernel), X[:, 0]
+        w = frequencies(self.a, self.b, self.num_frequencies)
         inside = jnp.clip(x, self.a, self.b)
-        phase = w[:, None] * (inside - self.a)
-        phi = jnp.concatenate([jnp.cos(phase), jnp.sin(phase[1:])])
         # phi and its derivatives are the same at both edges; going left, odd derivatives change sign.
         distance, sign = jnp.abs(x - inside), jnp.where(x < inside, -1.0, 1.0).astype(x.dtype)
         signs = sign ** jnp.arange(kernel.order + 1)[:, None]
-        beyond = edge(w, kernel.order).T @ (signs * kernel.extrapolation(distance))
-        return jnp.where(x == inside, phi, beyond)
+        beyond = edge(w / kernel.rate, kernel.order).T @ (signs * kernel.extrapolation(distance))
+        return jnp.where(x == inside, sinusoids(w, inside - self.a), beyond)
 
     def outside(self, X):
         return (X < self.a) | (X > self.b)
 
 
+def frequencies(a: Float[Array, ""], b: Float[Array, ""], num: int) -> Float[Array, " M1"]:
+    """w_m = 2 pi m / (b - a), m = 0..M."""
+    m = jnp.arange(num + 1, dtype=jnp.result_type(a, b))
+    return 2 * jnp.pi * m / (b - a)
+
+
+def sinusoids(w: Float[Array, " M1"], r: Float[Array, " N"]) -> Float[Array, "M2 N"]:
+    """phi = [1, cos(w_m r), sin(w_m r)]."""
+    phase = w[:, None] * r
+    return jnp.concatenate([jnp.cos(phase), jnp.sin(phase[1:])])
+
+
+def spectral_diagonal(kernel: AbstractMatern, w: Float[Array, " M1"], length: Float[Array, ""]) -> Float[Array, " M2"]:
+    """d_0 = (b - a) / S(0), d_m = (b - a) / (2 S(w_m)), for cosines and sines."""
+    d = length / (jnp.where(w > 0, 2, 1) * kernel.spectral_density(w))
+    return jnp.concatenate([d, d[1:]])
+
+
 def edge(w: Float[Array, " M1"], order: int) -> Float[Array, "state M2"]:
-    """B[i, m] = phi_m^(i)(a) for i = 0..order: cosines 1, 0, -w^2; sines 0, w, 0."""
+    """B[i, m] = phi_m^(i)(a) for i = 0..order: cosines 1, 0, -w^2; sines 0, w, 0. Scaled states take w / lam."""
     zero = jnp.zeros_like(w)
     cosines = [jnp.ones_like(w), zero, -(w**2)]
     sines = [zero, w, zero]
@@ -65,7 +80,8 @@ def edge(w: Float[Array, " M1"], order: int) -> Float[Array, "state M2"]:
     return jnp.stack(rows[: order + 1])
 
 
-def _matern(kernel: AbstractKernel) -> AbstractMatern:
+def matern(kernel: AbstractKernel) -> AbstractMatern:
+    """The kernel, if it is one that Fourier features know."""
     if not isinstance(kernel, AbstractMatern):
         raise TypeError(
             f"Fourier features need a one-dimensional Matern12, Matern32 or Matern52 kernel, got "

@@ -1,0 +1,87 @@
+"""Pinned Fourier features against the Karhunen-Loeve optimum, and their limits."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from overtone.features import PinnedFourierFeatures
+from overtone.kernels import Matern12, Matern32, Matern52
+from tests.reference.karhunen_loeve import optimal_residual
+from tests.reference.matern import Matern
+
+MATERNS = [Matern12, Matern32, Matern52]
+VARIANCE = 1.3
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+@eqx.filter_jit
+def residual(features, kernel, x):
+    return kernel.variance - jnp.sum(features.Kuf(kernel, x[:, None]) ** 2, axis=0)
+
+
+def setting(kind, lengthscale, num_frequencies, dtype=jnp.float64):
+    ends = jnp.asarray(0.0, dtype), jnp.asarray(1.0, dtype)
+    kernel = kind(jnp.asarray(VARIANCE, dtype), jnp.asarray(lengthscale, dtype))
+    return PinnedFourierFeatures(*ends, num_frequencies, kind.order), kernel
+
+
+@pytest.mark.parametrize("lengthscale", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize(("kind", "limit"), [(Matern12, 1.1), (Matern32, 1.25), (Matern52, 1.6)])
+def test_residual_is_near_the_karhunen_loeve_optimum(kind, limit, lengthscale):
+    features, kernel = setting(kind, lengthscale, 20)
+    mean = float(residual(features, kernel, jnp.linspace(0, 1, 4001)).mean())
+    best = optimal_residual(Matern(kind.order, VARIANCE, lengthscale), 0, 1, features.num_features)
+    assert 0.99 < mean / best < limit
+
+
+@pytest.mark.parametrize("kind", MATERNS)
+def test_residual_vanishes_everywhere_as_frequencies_are_added(kind):
+    """At the rate of the optimum, M^-(2p+1), also at the ends."""
+    x = jnp.linspace(0, 1, 501)
+    worst = [float(residual(*setting(kind, 0.2, M), x).max()) for M in (10, 40, 160)]
+    rate = 4 ** -(2 * kind.order + 1)
+    assert worst[1] < 1.7 * rate * worst[0] + 1e-12
+    assert worst[2] < 1.7 * rate * worst[1] + 1e-12
+    assert min(float(residual(*setting(kind, 0.2, M), x).min()) for M in (10, 40, 160)) > -1e-12
+
+
+@pytest.mark.parametrize("kind", MATERNS)
+@pytest.mark.parametrize("num_frequencies", [3, 50, 500])
+def test_single_precision_keeps_the_covariances(kind, num_frequencies):
+    """Q(x, y) = g(x) . g(y) in float32 against float64, inside, at and beyond the ends."""
+    x = np.concatenate([np.linspace(-0.3, 1.3, 41), [0.0, 1.0, 1e-6, 1 - 1e-6]])[:, None]
+    exact = eqx.filter_jit(PinnedFourierFeatures.Kuf)(*setting(kind, 0.1, num_frequencies), jnp.asarray(x))
+    single = eqx.filter_jit(PinnedFourierFeatures.Kuf)(
+        *setting(kind, 0.1, num_frequencies, jnp.float32), jnp.asarray(x, jnp.float32)
+    )
+    assert single.dtype == jnp.float32
+    np.testing.assert_allclose(single.T @ single, exact.T @ exact, atol=3e-4)
+
+
+@pytest.mark.parametrize("kind", MATERNS)
+def test_features_are_continuous_across_the_ends(kind):
+    features, kernel = setting(kind, 0.3, 6)
+    for end in (0.0, 1.0):
+        x = jnp.asarray([end - 1e-9, end, end + 1e-9])
+        g = eqx.filter_jit(features.Kuf)(kernel, x[:, None])
+        np.testing.assert_allclose(g[:, 0], g[:, 1], atol=1e-6)
+        np.testing.assert_allclose(g[:, 2], g[:, 1], atol=1e-6)
+
+
+def test_the_interval_has_a_gradient():
+    _, kernel = setting(Matern32, 0.2, 8)
+    x = jnp.linspace(0.1, 0.9, 50)
+
+    def total(a, b):
+        return jnp.sum(residual(PinnedFourierFeatures(a, b, 8, 1), kernel, x))
+
+    gradient = jax.grad(total, argnums=(0, 1))(jnp.asarray(-0.5), jnp.asarray(1.5))
+    step = 1e-5
+    difference = [
+        (total(jnp.asarray(-0.5 + step), jnp.asarray(1.5)) - total(jnp.asarray(-0.5 - step), jnp.asarray(1.5))),
+        (total(jnp.asarray(-0.5), jnp.asarray(1.5 + step)) - total(jnp.asarray(-0.5), jnp.asarray(1.5 - step))),
+    ]
+    np.testing.assert_allclose(gradient, np.array(difference) / (2 * step), rtol=1e-4)
+    assert gradient[0] < 0 < gradient[1]  # a tighter interval explains more
