@@ -8,7 +8,9 @@ import pytest
 
 from overtone.build import build
 from overtone.config import Config
-from overtone.model import DeepGP, draw, elbo, layer_marginals, outside_fraction, predict, quasi_normal
+from overtone.diagnostics import outside_fraction, residual_fraction
+from overtone.features import FourierFeatures
+from overtone.model import DeepGP, draw, elbo, layer_marginals, predict, quasi_normal
 from overtone.params import unwrap
 
 KEY = jax.random.key(0)
@@ -131,13 +133,15 @@ def test_every_width_and_depth_runs():
 
 def test_start_is_the_paper_s():
     """Inner layers copy their input through the linear mean, almost without noise from q; the outer q is its prior."""
-    model = unwrap(build(Config(n_inducing=30, dtype="float64"), X, Y))
+    model = unwrap(build(Config(n_inducing=30, preset="paper", dtype="float64"), X, Y))
     inner, outer = model.layers
     assert float(inner.q.spread(jnp.eye(inner.features.num_features)).max()) == pytest.approx(1e-5)
     assert float(outer.q.spread(jnp.eye(outer.features.num_features)).max()) == pytest.approx(1.0)
     mean, _ = eqx.filter_jit(inner)(jnp.asarray(X))
     np.testing.assert_allclose(mean, inner.scaling(jnp.asarray(X)), atol=1e-12)
     assert float(outer.kl()) == 0.0
+    assert isinstance(inner.features.parts, FourierFeatures)
+    np.testing.assert_array_equal([inner.features.parts.a, outer.features.parts.b], [[-2, -2], [3, 3]])
 
 
 def test_outside_fraction_counts_inputs_beyond_the_interval():
@@ -147,6 +151,21 @@ def test_outside_fraction_counts_inputs_beyond_the_interval():
     moved = eqx.tree_at(lambda m: m.layers[1].features.parts.a, model, jnp.full(2, 0.5))
     _, second = eqx.filter_jit(outside_fraction)(moved, KEY, jnp.asarray(X), num_samples=50)
     assert 0.2 < float(second) < 0.8
+
+
+def test_residual_fraction_falls_with_the_number_of_frequencies():
+    shares = []
+    for size in (2, 8, 32):
+        model = build(Config(n_inducing=size, dtype="float64"), X, Y)
+        shares.append([float(share) for share in eqx.filter_jit(residual_fraction)(model, KEY, jnp.asarray(X))])
+    coarse, middle, fine = np.array(shares)
+    assert np.all(fine < middle)
+    assert np.all(middle < coarse)
+    assert np.all((fine > 0) & (coarse < 1))
+    layer = unwrap(model).layers[0]
+    H = layer.scaling(jnp.asarray(X))
+    A = np.asarray(layer.features.whitened(layer.kernel, H))
+    assert fine[0] == pytest.approx(1 - np.mean(np.sum(A**2, axis=0) / np.asarray(layer.kernel.diag(H))))
 
 
 def test_quasi_normal_draws_are_even():

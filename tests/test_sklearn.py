@@ -106,6 +106,7 @@ def test_layers_and_diagnostics(fitted):
     assert output.shape == (60, 1)
     assert len(fitted.outside_fraction(X)) == 2
     assert 0 <= max(fitted.outside_fraction(X)) <= 1
+    assert 0 <= max(fitted.residual_fraction(X)) <= 1
     assert len(fitted.history_.loss) == 300
     assert fitted.history_.loss[-1] < fitted.history_.loss[0]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "overtone"
 # Each group may import from the groups before it, and from its own.
 ORDER = [
-    {"params", "data", "config"},
+    {"params", "data", "config", "cache"},
     {"linalg", "kernels", "likelihoods", "mixture", "means", "scaling", "variational", "fit"},
     {"features"},
     {"layers"},
     {"model"},
-    {"collapsed", "predictions"},
+    {"collapsed", "predictions", "diagnostics"},
     {"build"},
     {"sklearn"},
     {"plots"},

@@ -99,22 +99,6 @@ def predict(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_sam
     return Mixture(*unwrap(model).likelihood.moments(f.means, f.variances))
 
 
-def outside_fraction(
-    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int = 1
-) -> list[Float[Array, ""]]:
-    """The share of each layer's inputs that fall outside the interval of its features.
-
-    Covariances are exact out there, but the features say less about it: much above a few percent in a
-    hidden layer asks for a wider interval.
-    """
-    model = unwrap(model)
-    passes = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)
-    return [
-        jnp.mean(layer.features.outside(layer.scaling(H.reshape(-1, H.shape[-1]))))
-        for layer, (H, _, _) in zip(model.layers, passes, strict=True)
-    ]
-
-
 def draw(
     model: DeepGP,
     key: PRNGKeyArray,

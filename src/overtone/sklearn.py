@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +11,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from overtone import predictions
+from overtone import diagnostics, predictions
 from overtone.build import train
+from overtone.cache import keep_compiled_programs
 from overtone.config import PARAMETERS, Config
-from overtone.model import outside_fraction
 from overtone.scaling import Affine, standardise, unit_interval
 
+DIAGNOSED = 10_000  # rows, at most
 FAR = 1e6  # inputs are clipped to this many data ranges: a GP is back at its prior long before
 
 
@@ -93,6 +95,7 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         Y = y.reshape(len(y), -1)
         self.x_scaling_ = _scaling("X", unit_interval, X)
         self.y_scaling_ = _scaling("y", standardise, Y)
+        keep_compiled_programs()
         with jax.enable_x64(True):
             self.model_, self.history_ = train(
                 self.config_, self.x_scaling_(X), self.y_scaling_(Y), progress=self.verbose
@@ -148,10 +151,17 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
 
     def outside_fraction(self, X) -> list[float]:
         """The share of each layer's inputs outside the interval of its Fourier features."""
-        Z = self._inputs(X)
+        return self._diagnose(diagnostics.outside_fraction, X)
+
+    def residual_fraction(self, X) -> list[float]:
+        """The share of each layer's prior variance that its features cannot represent: near 0, they are enough."""
+        return self._diagnose(diagnostics.residual_fraction, X)
+
+    def _diagnose(self, compute: Callable, X) -> list[float]:
+        Z = self._inputs(X)[:DIAGNOSED]
         with jax.enable_x64(True):
             key = jax.random.key(self.config_.random_state)
-            return [float(share) for share in outside_fraction(self.model_, key, jnp.asarray(Z))]
+            return [float(share) for share in eqx.filter_jit(compute)(self.model_, key, jnp.asarray(Z))]
 
     def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
         Z = self._inputs(X)
