@@ -52,3 +52,8 @@ def test_importing_the_library_pulls_in_neither_scikit_learn_nor_polars_nor_matp
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "[]"
+
+
+def test_the_readme_shows_the_committed_table():
+    root = SOURCE.parent.parent
+    assert (root / "results/demo/multi_step.md").read_text() in (root / "README.md").read_text()

@@ -114,6 +114,7 @@ def main(folder: Path, *, seed: int = 0, steps: int = STEPS, labels: Sequence[st
         print(label, flush=True)
         models[label], row = run(label, X, y, X_test, y_test, seed=seed, steps=steps)
         rows.append(row)
+        print(f"    test log density {row['log_density']:.2f}, RMSE {row['rmse']:.3f}", flush=True)
     names = [name for name, shown in PICTURES.items() if set(shown) <= set(labels)]
     for name in names:
         fig = picture({label: models[label] for label in PICTURES[name]}, X, y)
