@@ -10,7 +10,7 @@ from overtone.build import build
 from overtone.config import Config
 from overtone.diagnostics import outside_fraction, residual_fraction
 from overtone.features import FourierFeatures
-from overtone.model import DeepGP, draw, elbo, layer_marginals, predict, quasi_normal
+from overtone.model import DeepGP, draw, draw_prior, elbo, layer_marginals, predict, quasi_normal
 from overtone.params import unwrap
 
 KEY = jax.random.key(0)
@@ -85,17 +85,18 @@ def test_function_draws_have_the_predicted_moments(method):
     np.testing.assert_allclose(draws.std(axis=0), mixture.std()[:, 0], rtol=0.05)
 
 
-def test_prior_draws_have_the_prior_covariance():
-    """One layer at rows far from its features and near them: variance k, covariance that of the features."""
-    config = Config(method="vff", n_inducing=5, dtype="float64")
-    model = unwrap(build(config, X, Y))
+@pytest.mark.parametrize("method", ["id-dgp", "dgp"])
+def test_prior_draws_have_the_prior_covariance(method):
+    """The first layer's draws are exact: linear mean, covariance K(X, X) for each unit. The second's are finite."""
+    model = unwrap(build(Config(method=method, n_inducing=5, dtype="float64"), X, Y))
     layer = model.layers[0]
-    keys = jax.random.split(KEY, (20_000, 2))
-    sample = jax.jit(jax.vmap(lambda k: draw(model, k[0], k[1], jnp.asarray(X), prior=True)[-1]))(keys)[:, :, 0]
-    A = np.asarray(layer.features.whitened(layer.kernel, layer.scaling(jnp.asarray(X))))
-    expected = A.T @ A
-    np.fill_diagonal(expected, layer.kernel.diag(jnp.asarray(X)))
-    np.testing.assert_allclose(np.cov(np.asarray(sample).T), expected, atol=0.05)
+    keys = jax.random.split(KEY, 20_000)
+    hidden, output = jax.jit(jax.vmap(lambda k: draw_prior(model, k, jnp.asarray(X))))(keys)
+    H = layer.scaling(jnp.asarray(X))
+    np.testing.assert_allclose(np.asarray(hidden).mean(axis=0), layer.mean_function(H), atol=0.05)
+    np.testing.assert_allclose(np.cov(np.asarray(hidden)[:, :, 1].T), layer.kernel.gram(H, H), atol=0.05)
+    assert np.abs(np.corrcoef(hidden[:, 0, 0], hidden[:, 0, 1])[0, 1]) < 0.03
+    np.testing.assert_allclose(np.asarray(output).var(axis=0), 1.0, atol=0.05)
 
 
 def test_same_key_draws_the_same_function_whatever_the_rows():

@@ -41,18 +41,24 @@ class GPLayer(eqx.Module):
         """KL(q(v) || p(v))."""
         return self.q.kl()
 
-    def draw(
-        self, key: PRNGKeyArray, row_key: PRNGKeyArray, X: Float[Array, "N D"], *, prior: bool = False
-    ) -> Float[Array, "N P"]:
-        """One function under q (or the prior), at all rows together.
+    def draw(self, key: PRNGKeyArray, row_key: PRNGKeyArray, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        """One function under q, at all rows together.
 
         `key` decides the part carried by the inducing variables, one coherent function A^T v; `row_key` the
         residual that they leave unexplained, drawn for each row on its own. Each row's marginal is exact.
         """
         H = self.scaling(X)
-        shape = self.q.mean.shape
-        v = jax.random.normal(key, shape, H.dtype) if prior else self.q.sample(key)
+        v = self.q.sample(key).reshape(self.num_outputs, -1)
         A = self.features.whitened(self.kernel, H)
         std = jnp.sqrt(residual(self.kernel, A, H) + self.noise)
-        eps = jax.random.normal(row_key, (X.shape[0], shape[0]), H.dtype)
-        return self.mean_function(H) + A.T @ v.reshape(shape[0], -1).T + std[:, None] * eps
+        eps = jax.random.normal(row_key, (X.shape[0], self.num_outputs), H.dtype)
+        return self.mean_function(H) + A.T @ v.T + std[:, None] * eps
+
+    def draw_prior(self, key: PRNGKeyArray, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        """One function under the prior, at all rows together: exact, by a Cholesky factor of K(X, X), O(N^3)."""
+        H = self.scaling(X)
+        widest = jax.dtypes.canonicalize_dtype(jnp.float64)
+        noise = self.noise + 4 * X.shape[0] * jnp.finfo(widest).eps * self.kernel.diag(H)
+        K = (self.kernel.gram(H, H) + jnp.diag(noise)).astype(widest)
+        eps = jax.random.normal(key, (X.shape[0], self.num_outputs), H.dtype)
+        return self.mean_function(H) + jnp.linalg.cholesky(K).astype(H.dtype) @ eps

@@ -99,23 +99,22 @@ def predict(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_sam
     return Mixture(*unwrap(model).likelihood.moments(f.means, f.variances))
 
 
-def draw(
-    model: DeepGP,
-    key: PRNGKeyArray,
-    row_key: PRNGKeyArray,
-    X: Float[Array, "N D"],
-    *,
-    prior: bool = False,
-) -> list[Float[Array, "N _"]]:
-    """One function through all layers, under the posterior or the prior: its values after each layer.
+def draw(model: DeepGP, key: PRNGKeyArray, row_key: PRNGKeyArray, X: Float[Array, "N D"]) -> list[Float[Array, "N _"]]:
+    """One function through all layers, under the posterior: its values after each layer.
 
     Calls with the same `key` share the function; `row_key` is for what is drawn row by row.
     """
-    model = unwrap(model)
     values = [X]
-    for i, layer in enumerate(model.layers):
-        keys = jax.random.fold_in(key, i), jax.random.fold_in(row_key, i)
-        values.append(layer.draw(*keys, values[-1], prior=prior))
+    for i, layer in enumerate(unwrap(model).layers):
+        values.append(layer.draw(jax.random.fold_in(key, i), jax.random.fold_in(row_key, i), values[-1]))
+    return values[1:]
+
+
+def draw_prior(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"]) -> list[Float[Array, "N _"]]:
+    """One function through all layers, under the prior: its values after each layer."""
+    values = [X]
+    for i, layer in enumerate(unwrap(model).layers):
+        values.append(layer.draw_prior(jax.random.fold_in(key, i), values[-1]))
     return values[1:]
 
 

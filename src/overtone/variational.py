@@ -26,6 +26,10 @@ class AbstractGaussian(eqx.Module):
         """sum over blocks of |R^T A|^2."""
 
     @abstractmethod
+    def sqrt(self) -> Float[Array, "P B M M"]:
+        """R."""
+
+    @abstractmethod
     def kl(self) -> Float[Array, ""]:
         """KL(q || N(0, I)), summed over outputs and blocks."""
 
@@ -55,8 +59,7 @@ class Full(AbstractGaussian):
             lower=jnp.asarray(np.zeros((num_outputs, num_blocks, size, size), dtype)),
         )
 
-    def sqrt(self) -> Float[Array, "P B M M"]:
-        """R."""
+    def sqrt(self):
         eye = jnp.eye(self.mean.shape[-1], dtype=self.mean.dtype)
         return jnp.tril(self.lower, -1) + jnp.exp(self.log_diag)[..., None] * eye
 
@@ -86,6 +89,9 @@ class MeanField(AbstractGaussian):
             mean=jnp.asarray(np.zeros(shape, dtype)),
             log_diag=jnp.asarray(np.full(shape, 0.5 * np.log(variance), dtype)),
         )
+
+    def sqrt(self):
+        return jnp.exp(self.log_diag)[..., None] * jnp.eye(self.mean.shape[-1], dtype=self.mean.dtype)
 
     def spread(self, A):
         return (A**2).T @ jnp.exp(2 * self.log_diag).reshape(self.mean.shape[0], -1).T

@@ -88,6 +88,15 @@ class PerDimension(AbstractInducingFeatures):
         Kuf = jax.vmap(lambda f, k, x: f.Kuf(k, x))(self.parts, _parts(kernel), columns)
         return Kuf.reshape(-1, X.shape[0])
 
+    def marginals(self, kernel, q, X):
+        if q.mean.shape[1] != self.num_dims:
+            return AbstractInducingFeatures.marginals(self, kernel, q, X)
+        # Independent components: their means and variances add up.
+        blocks = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0)[:, :, None], q)
+        each = jax.vmap(lambda f, k, q, x: f.marginals(k, q, x))
+        mean, var = each(self.parts, _parts(kernel), blocks, X.T[:, :, None])
+        return mean.sum(axis=0), var.sum(axis=0)
+
     def outside(self, X):
         return jax.vmap(lambda f, x: f.outside(x))(self.parts, X.T[:, :, None])[:, :, 0].T
 
