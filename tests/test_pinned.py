@@ -85,3 +85,10 @@ def test_the_interval_has_a_gradient():
     ]
     np.testing.assert_allclose(gradient, np.array(difference) / (2 * step), rtol=1e-4)
     assert gradient[0] < 0 < gradient[1]  # a tighter interval explains more
+
+
+def test_a_kernel_of_another_order_is_refused():
+    features, _ = setting(Matern32, 0.2, 4)
+    _, kernel = setting(Matern52, 0.2, 4)
+    with pytest.raises(ValueError, match="pin 1 derivatives, but Matern52 has 2; make them with order=2"):
+        features.Kuf(kernel, jnp.zeros((3, 1)))

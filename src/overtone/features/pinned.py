@@ -135,6 +135,11 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
 
     def ends(self, kernel: AbstractMatern, dtype) -> Ends:
         """The constants of `Kuf`, computed in the widest precision that is on, since C is a small difference."""
+        if kernel.order != self.order:
+            raise ValueError(
+                f"these features pin {self.order} derivatives, but {type(kernel).__name__} has {kernel.order}; "
+                f"make them with order={kernel.order}."
+            )
         widest = jax.dtypes.canonicalize_dtype(jnp.float64)
         kernel, a, b = jax.tree.map(lambda leaf: leaf.astype(widest), (kernel, self.a, self.b))
         w = frequencies(a, b, self.num_frequencies)
