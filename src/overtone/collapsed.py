@@ -67,7 +67,7 @@ def with_optimal_output(
     q = Full(
         mean[:, None].astype(X.dtype),
         jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1))[:, None].astype(X.dtype),
-        root[:, None].astype(X.dtype),
+        jnp.moveaxis(root, 1, 0)[:, :, None].astype(X.dtype),
     )
     return eqx.tree_at(lambda m: m.layers[-1].q, model, q)
 

@@ -1,57 +1,128 @@
 """Trigonometric polynomials: what the marginals of a Fourier layer are.
 
-With phi = [cos(k t) k = 0..M, sin(k t) k = 1..M], a product of two entries is a sum of two sinusoids, so phi^T Q phi is
-a trigonometric polynomial of degree 2M for any Q. Its coefficients are sums along diagonals and antidiagonals of Q,
-O(M^2) once for all points; then each point costs O(M) instead of O(M^2), with the same result to rounding.
-
-Coefficients have the shape (..., degree + 1, 2), of cosines and sines.
+A polynomial of degree M is a vector of coefficients of phi = [1, cos(k t) k = 1..M, sin(k t) k = 1..M]. Products of
+two sinusoids are sums of two, so phi^T Q phi is a polynomial of degree 2M for any matrix Q: once its coefficients are
+known, each point costs O(M) instead of O(M^2), with the same result to rounding.
 """
+
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-
-def linear_coefficients(v: Float[Array, "*R M2"]) -> Float[Array, "*R M1 2"]:
-    """Coefficients of phi^T v."""
-    half = v.shape[-1] // 2
-    cosines, sines = v[..., : half + 1], v[..., half + 1 :]
-    return jnp.stack([cosines, _behind_zero(sines, 1)], axis=-1)
+MANY = 200  # frequencies from which on a fast Fourier transform beats a matrix product
 
 
-def quadratic_coefficients(Q: Float[Array, "*R M2 M2"]) -> Float[Array, "*R M4 2"]:
-    """Coefficients of phi^T Q phi for a symmetric Q, up to degree 2M.
+def degree(coefficients: Array, axis: int = -1) -> int:
+    return coefficients.shape[axis] // 2
 
-    2 cos(i) cos(j) = cos(i-j) + cos(i+j),  2 sin(i) sin(j) = cos(i-j) - cos(i+j),
-    2 sin(i) cos(j) = sin(i+j) + sin(i-j).
+
+@jax.custom_vjp
+def sum_of_squares(V: Float[Array, "M2 *R rank"]) -> Float[Array, "*R M4"]:
+    """Coefficients of sum_c (phi^T V[:, ..., c])^2: that of phi^T V V^T phi, without the matrix V V^T.
+
+    The columns' values on 4M + 1 points of a period, squared and summed, have the coefficients as their Fourier
+    transform. With E and O the even and odd parts at the points t of half a period, those at t and -t are
+    sum (E + O)^2 and sum (E - O)^2.
     """
-    half = Q.shape[-1] // 2
-    cos_cos = Q[..., : half + 1, : half + 1]
-    sin_sin = _behind_zero(_behind_zero(Q[..., half + 1 :, half + 1 :], 1), 2)
-    sin_cos = _behind_zero(Q[..., half + 1 :, : half + 1], 2)
-    same, opposite = cos_cos + sin_sin, cos_cos - sin_sin
-    # For i - j = -M..M, folded to 0..M: cosines are even, sines odd.
-    difference = antidiagonal_sums(same[..., ::-1])
-    cosines = 0.5 * antidiagonal_sums(opposite)
-    cosines = cosines.at[..., : half + 1].add(difference[..., half:]).at[..., 0].add(-0.5 * difference[..., half])
-    skew = antidiagonal_sums(sin_cos[..., ::-1])
-    sines = antidiagonal_sums(sin_cos)
-    sines = sines.at[..., : half + 1].add(skew[..., half:] - skew[..., half::-1])
-    return jnp.stack([cosines, sines], axis=-1)
+    return _squares_forward(V)[0]
 
 
-def antidiagonal_sums(Q: Float[Array, "*R n n"]) -> Float[Array, "*R m"]:
-    """sum over i + j = k of Q[i, j], k = 0..2n-2: rows padded to 2n and read as rows of 2n - 1 line up their i + j."""
-    *lead, n, _ = Q.shape
-    padded = jnp.pad(Q, [(0, 0)] * (len(lead) + 1) + [(0, n)]).reshape(*lead, 2 * n * n)
-    return jnp.sum(padded[..., : n * (2 * n - 1)].reshape(*lead, n, 2 * n - 1), axis=-2)
+def _squares_forward(V):
+    num = degree(V, 0)
+    if num >= MANY:
+        points = _circle(num)
+        values = _transform(jnp.moveaxis(V, 0, -1), points)
+        return _weights(num, points, V.dtype) * _transform_back(jnp.sum(values**2, axis=-2), 2 * num), values
+    cosines, sines, to_cosines, to_sines = _half_period(num, V.dtype)
+    E, O = jnp.tensordot(cosines, V[: num + 1], 1), jnp.tensordot(sines, V[num + 1 :], 1)
+    even, odd = jnp.sum(E**2 + O**2, axis=-1), jnp.sum(2 * E * O, axis=-1)
+    coefficients = jnp.concatenate([jnp.tensordot(to_cosines, even, 1), jnp.tensordot(to_sines, odd, 1)])
+    return jnp.moveaxis(coefficients, 0, -1), (E, O)
 
 
-def harmonics(t: Float[Array, " N"], degree: int) -> Float[Array, "K1 2 N"]:
-    """cos(k t) and sin(k t), k = 0..degree, by doubling: log2(degree) additions of angles."""
+def _squares_backward(saved, gradient):
+    num = degree(gradient) // 2
+    if num >= MANY:
+        points = _circle(num)
+        by_square = _transform(_weights(num, points, gradient.dtype) * gradient, points)
+        return (jnp.moveaxis(_transform_back(2 * by_square[..., None, :] * saved, num), -1, 0),)
+    gradient = jnp.moveaxis(gradient, -1, 0)
+    cosines, sines, to_cosines, to_sines = _half_period(num, gradient.dtype)
+    E, O = saved
+    even = 2 * jnp.tensordot(to_cosines.T, gradient[: 2 * num + 1], 1)[..., None]
+    odd = 2 * jnp.tensordot(to_sines.T, gradient[2 * num + 1 :], 1)[..., None]
+    by_E, by_O = even * E + odd * O, even * O + odd * E
+    return (jnp.concatenate([jnp.tensordot(cosines.T, by_E, 1), jnp.tensordot(sines.T, by_O, 1)]),)
+
+
+sum_of_squares.defvjp(_squares_forward, _squares_backward)
+
+
+@lru_cache(maxsize=16)
+def _half_period(num: int, dtype) -> tuple[np.ndarray, ...]:
+    """Cosines and sines of degree M at 2M + 1 points of half a period, and the coefficients of even and odd values."""
+    t = 2 * np.pi * np.arange(2 * num + 1) / (4 * num + 1)
+    k = np.arange(2 * num + 1)
+    weights = np.where(k == 0, 1, 2) / (4 * num + 1)  # of the points: t = 0 is one, the others stand for t and -t
+    cosines, sines = np.cos(np.outer(t, k)), np.sin(np.outer(t, k))
+    to_cosines = np.where(k == 0, 1, 2)[:, None] * cosines.T * weights
+    to_sines = 2 * sines.T * weights
+    matrices = cosines[:, : num + 1], sines[:, 1 : num + 1], to_cosines, to_sines[1:]
+    return tuple(matrix.astype(dtype) for matrix in matrices)
+
+
+def _circle(num: int) -> int:
+    """Points of a period for a polynomial of degree 2M: a power of two above 4M + 1."""
+    return 1 << (4 * num).bit_length()
+
+
+def _weights(num: int, points: int, dtype) -> np.ndarray:
+    """From sums of values times sinusoids to coefficients."""
+    return (np.where(np.arange(4 * num + 1) == 0, 1, 2) / points).astype(dtype)
+
+
+def _transform(coefficients: Float[Array, "*R M2"], points: int) -> Float[Array, "*R points"]:
+    """Values at equal distances on a period."""
+    num = degree(coefficients)
+    constant, cosines, sines = jnp.split(coefficients, [1, num + 1], axis=-1)
+    waves = jax.lax.complex(
+        jnp.concatenate([2 * constant, cosines], axis=-1), -jnp.concatenate([jnp.zeros_like(constant), sines], axis=-1)
+    )
+    return 0.5 * jnp.fft.irfft(waves, points, norm="forward")
+
+
+def _transform_back(values: Float[Array, "*R points"], num: int) -> Float[Array, "*R M2"]:
+    """Sums of values times 1, cosines, sines: the transpose of `_transform`."""
+    waves = jnp.fft.rfft(values)[..., : num + 1]
+    return jnp.concatenate([waves.real, -waves.imag[..., 1:]], axis=-1)
+
+
+def sum_of_diagonal(s: Float[Array, "*R M2"]) -> Float[Array, "*R M4"]:
+    """Coefficients of phi^T diag(s) phi: cos^2 = (1 + cos(2k)) / 2, sin^2 = (1 - cos(2k)) / 2."""
+    num = degree(s)
+    first, cosines, sines = s[..., :1], s[..., 1 : num + 1], s[..., num + 1 :]
+    constant = first + 0.5 * jnp.sum(cosines + sines, axis=-1, keepdims=True)
+    even = 0.5 * (cosines - sines)
+    doubled = jnp.stack([jnp.zeros_like(even), even], axis=-1).reshape(*even.shape[:-1], 2 * num)
+    return jnp.concatenate([constant, doubled, jnp.zeros_like(doubled)], axis=-1)
+
+
+def derivatives_at_zero(V: Float[Array, "M2 *R"], order: int) -> Float[Array, "state *R"]:
+    """The polynomials phi^T V and their derivatives up to `order`, at 0: cosines 1, 0, -k^2; sines 0, k, 0."""
+    k = np.arange(1, degree(V, 0) + 1)
+    zero, one = np.zeros_like(k), np.ones_like(k)
+    rows = [[1, *one, *zero], [0, *zero, *k], [0, *-(k**2), *zero]][: order + 1]
+    return jnp.tensordot(np.asarray(rows, V.dtype), V, 1)
+
+
+def harmonics(t: Float[Array, " N"], num: int) -> Float[Array, "K2 N"]:
+    """cos(k t) and then sin(k t), k = 1..num, by doubling: log2(num) additions of angles."""
     c, s = jnp.cos(t)[None], jnp.sin(t)[None]  # k = 1..m
-    while len(c) < degree:
-        more = min(len(c), degree - len(c))
+    while len(c) < num:
+        more = min(len(c), num - len(c))
         top_c, top_s, low_c, low_s = c[-1:], s[-1:], c[:more], s[:more]
         doubled = (
             jnp.concatenate([c, top_c * low_c - top_s * low_s]),
@@ -59,34 +130,50 @@ def harmonics(t: Float[Array, " N"], degree: int) -> Float[Array, "K1 2 N"]:
         )
         # Without the barrier the compiler fuses all doublings into one, and computes the early ones many times over.
         c, s = jax.lax.optimization_barrier(doubled)
-    one = jnp.stack([jnp.ones_like(t), jnp.zeros_like(t)])
-    return jnp.concatenate([one[None], jnp.stack([c, s], axis=1)])
+    return jnp.concatenate([c, s])
+
+
+def _rotated(table: Float[Array, "K2 N"]) -> Float[Array, "K2 N"]:
+    """The harmonics num + 1..2 num from 1..num."""
+    c, s = jnp.split(table, 2)
+    return jnp.concatenate([c[-1] * c - s[-1] * s, s[-1] * c + c[-1] * s])
 
 
 @jax.custom_vjp
 def evaluate(
-    high: Float[Array, "R K1 2"], low: Float[Array, "S L1 2"], t: Float[Array, " N"]
+    high: Float[Array, "R M4"], low: Float[Array, "S M2"], t: Float[Array, " N"]
 ) -> tuple[Float[Array, "R N"], Float[Array, "S N"]]:
-    """Values at t of polynomials of two degrees, the first the higher, which share their sinusoids."""
+    """Values at t of polynomials of degree 2M and of degree M, which share their sinusoids."""
     values, _ = _forward(high, low, t)
     return values
 
 
 def _forward(high, low, t):
-    table = harmonics(t, high.shape[-2] - 1).reshape(-1, t.shape[0])
-    short = table[: 2 * low.shape[-2]]
+    table = harmonics(t, degree(low))
+    upper = _rotated(table)
     # d/dt (C cos(k t) + S sin(k t)) = k S cos(k t) - k C sin(k t): derivatives need no sinusoids of their own.
-    high_rows = jnp.concatenate([high, _derivative(high)]).reshape(2 * len(high), -1) @ table
-    low_rows = jnp.concatenate([low, _derivative(low)]).reshape(2 * len(low), -1) @ short
-    (high_value, high_slope), (low_value, low_slope) = jnp.split(high_rows, 2), jnp.split(low_rows, 2)
-    return (high_value, low_value), (high, low, table, high_slope, low_slope)
+    everything, beyond = _split(high, low)
+    k = jnp.arange(1, degree(high) + 1, dtype=t.dtype)
+    lower_rows = jnp.concatenate([everything, _derivative(everything, k[: degree(low)])]) @ table
+    upper_rows = jnp.concatenate([beyond, _derivative(beyond, k[degree(low) :])]) @ upper
+    (value, slope), (high_value, high_slope) = jnp.split(lower_rows, 2), jnp.split(upper_rows, 2)
+    num = len(high)
+    values = value[:num] + high_value + high[:, :1], value[num:] + low[:, :1]
+    return values, (high, low, table, upper, slope[:num] + high_slope, slope[num:])
 
 
 def _backward(saved, gradient):
-    high, low, table, high_slope, low_slope = saved
+    high, low, table, upper, high_slope, low_slope = saved
     by_high, by_low = gradient
-    high_bar = (by_high @ table.T).reshape(high.shape)
-    low_bar = (by_low @ table[: 2 * low.shape[-2]].T).reshape(low.shape)
+    num = degree(low)
+    everything = jnp.concatenate(gradient) @ table.T
+    beyond = by_high @ upper.T
+    constant = jnp.sum(jnp.concatenate(gradient), axis=-1, keepdims=True)
+    rows = len(high)
+    high_bar = jnp.concatenate(
+        [constant[:rows], everything[:rows, :num], beyond[:, :num], everything[:rows, num:], beyond[:, num:]], axis=1
+    )
+    low_bar = jnp.concatenate([constant[rows:], everything[rows:]], axis=1)
     t_bar = jnp.sum(by_high * high_slope, axis=0) + jnp.sum(by_low * low_slope, axis=0)
     return high_bar, low_bar, t_bar
 
@@ -94,13 +181,14 @@ def _backward(saved, gradient):
 evaluate.defvjp(_forward, _backward)
 
 
-def _derivative(coefficients: Float[Array, "R K1 2"]) -> Float[Array, "R K1 2"]:
-    k = jnp.arange(coefficients.shape[-2], dtype=coefficients.dtype)[:, None]
-    return k * coefficients[..., ::-1] * jnp.asarray([1, -1], coefficients.dtype)
+def _split(high: Array, low: Array) -> tuple[Array, Array]:
+    """Coefficients of the harmonics 1..M, of all polynomials, and of M + 1..2M, of the higher ones."""
+    num = degree(low)
+    cosines, sines = high[:, 1 : 2 * num + 1], high[:, 2 * num + 1 :]
+    lower = jnp.concatenate([cosines[:, :num], sines[:, :num]], axis=1)
+    return jnp.concatenate([lower, low[:, 1:]]), jnp.concatenate([cosines[:, num:], sines[:, num:]], axis=1)
 
 
-def _behind_zero(Q: Array, axis: int) -> Array:
-    """A row (axis 2 from the end) or column (1 from the end) of zeros in front: the missing sine of frequency 0."""
-    pads = [(0, 0)] * Q.ndim
-    pads[Q.ndim - axis] = (1, 0)
-    return jnp.pad(Q, pads)
+def _derivative(rows: Float[Array, "R K2"], k: Float[Array, " K"]) -> Float[Array, "R K2"]:
+    cosines, sines = jnp.split(rows, 2, axis=1)
+    return jnp.concatenate([k * sines, -k * cosines], axis=1)

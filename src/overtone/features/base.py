@@ -92,9 +92,10 @@ class PerDimension(AbstractInducingFeatures):
         if q.mean.shape[1] != self.num_dims:
             return AbstractInducingFeatures.marginals(self, kernel, q, X)
         # Independent components: their means and variances add up.
-        blocks = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0)[:, :, None], q)
-        each = jax.vmap(lambda f, k, q, x: f.marginals(k, q, x))
-        mean, var = each(self.parts, _parts(kernel), blocks, X.T[:, :, None])
+        def one(features, kernel, q, x):
+            return features.marginals(kernel, jax.tree.map(lambda leaf: leaf[..., None, :], q), x[:, None])
+
+        mean, var = jax.vmap(one, in_axes=(0, 0, -2, 1))(self.parts, _parts(kernel), q, X)
         return mean.sum(axis=0), var.sum(axis=0)
 
     def outside(self, X):

@@ -7,7 +7,10 @@ variables the features are dense, and [a, b] may sit tight around the data. In o
     2. u' = u - E[u | s(a)]: its covariance is diag(d) EXACTLY, its features psi_m(x) = phi_m(x) - c(x - a) B[:, m];
     3. what 1 and 2 leave of s(b), of covariance C. (Of s(b) + e, to be precise, where e is as small as rounding: C
        vanishes as M grows, and the noise e keeps its inverse root within what the precision can carry.)
-Divided by their standard deviations they are the whitened variables themselves, so Kuu = I.
+Divided by their standard deviations they are the whitened variables v = (v1, v2, v3) themselves, so Kuu = I.
+
+Everything below is for variance 1 on [0, 1]: variance only scales the features, and with x - a in units of b - a all
+that is left of kernel and interval is one number, rho = lam (b - a).
 """
 
 import equinox as eqx
@@ -21,39 +24,19 @@ from overtone.features.fourier import edge, frequencies, matern, sinusoids, spec
 from overtone.kernels import AbstractMatern
 from overtone.linalg import Identity, small_cholesky, small_inverse
 from overtone.params import Param
-from overtone.trigpoly import evaluate, linear_coefficients, quadratic_coefficients
-
-MANY_ROWS = 2048  # with fewer, the generic path is about as fast, and compiles in half the time
+from overtone.trigpoly import derivatives_at_zero, evaluate, sum_of_diagonal, sum_of_squares
+from overtone.variational import AbstractGaussian
 
 
 class Ends(eqx.Module):
-    """What does not depend on x: O(M) numbers, computed once for all rows."""
+    """What does not depend on x: O(M) numbers. F is the transition from a to b."""
 
-    w: Float[Array, " M1"]
-    scaled_B: Float[Array, "state M2"]  # B diag(d)^-1/2
-    root_d: Float[Array, " M2"]
-    chol_a: Float[Array, "state state"]  # of P
-    far: Float[Array, "state K"]  # cov(s(b), whitened variables 1 and 2) = [F chol_a, (I - F) B diag(d)^-1/2]
+    amplitude: Float[Array, " M2"]  # diag(d)^-1/2, of the sinusoids
+    B: Float[Array, "state M2"]  # B diag(d)^-1/2
+    F: Float[Array, "state state"]
+    gap: Float[Array, "state state"]  # I - F
     inverse_b: Float[Array, "state state"]  # of the Cholesky factor of C
-    left_b: Float[Array, "state state"]  # C without the noise e
-
-    def pull_back(self, V: Float[Array, "*R K r"]) -> Float[Array, "*R K r"]:
-        """T^T V, where inside [a, b] the whitened features are T [phi(x); c(x - a); third(x)]."""
-        size = len(self.chol_a)
-        V1, V2, V3 = V[..., :size, :], V[..., size:-size, :], V[..., -size:, :]
-        return jnp.concatenate([V2 / self.root_d[:, None], self.chol_a @ V1 - self.scaled_B @ V2, V3], axis=-2)
-
-    def third(self, from_a: Float[Array, "state N"], from_b: Float[Array, "state N"], far_phi: Float[Array, "state N"]):
-        """[cov(s(b), f(x)) - far g(x)] whitened, where far_phi is the part of far g(x) that comes from phi(x)."""
-        size = len(self.chol_a)
-        by_a = self.far[:, :size] @ self.chol_a.T - self.far[:, size:] @ self.scaled_B.T
-        return self.inverse_b @ (self.chol_a @ (self.chol_a.T @ from_b) - by_a @ from_a - far_phi)
-
-    def beyond(self) -> tuple[Float[Array, "K state"], Float[Array, "K state"]]:
-        """Covariances of the whitened variables with s(a) and with s(b): all that counts before a and after b."""
-        at_b = jnp.concatenate([self.far.T, self.inverse_b @ self.left_b])
-        at_a = jnp.pad(self.chol_a.T, ((0, len(at_b) - len(self.chol_a)), (0, 0)))
-        return at_a, at_b
+    last: Float[Array, "state state"]  # cov(s(b), v3)
 
 
 class PinnedFourierFeatures(AbstractInducingFeatures):
@@ -72,88 +55,185 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         return Identity(self.num_features)
 
     def Kuf(self, kernel, X):
-        kernel, x = matern(kernel), X[:, 0]
-        ends = self.ends(kernel, x.dtype)
-        inside, from_a, from_b, outside = self._extrapolations(kernel, x)
+        kernel = self._checked(kernel)
+        position, beyond, rho = self._place(kernel, X[:, 0])
+        unit, ends = _unit(kernel, rho.dtype), self._ends(kernel, rho)
+        from_a, from_b = unit.extrapolation(rho * position), unit.extrapolation(rho * (1 - position))
 
-        # Inside: 1. chol_a^T c(x - a), 2. psi / sqrt(d), 3. what is left of s(b).
-        phi = sinusoids(ends.w, inside - self.a) / ends.root_d[:, None]
-        third = ends.third(from_a, from_b, ends.far[:, self.order + 1 :] @ phi)
-        within = jnp.concatenate([ends.chol_a.T @ from_a, phi - ends.scaled_B.T @ from_a, third])
+        # Inside: 1. L^T c(x - a) with L L^T = P, 2. psi / sqrt(d), 3. what is left of s(b).
+        L = _root(kernel, rho.dtype)
+        phi = ends.amplitude[:, None] * sinusoids(2 * jnp.pi * jnp.arange(self.num_frequencies + 1), position)
+        third = self._third(kernel, ends) @ jnp.concatenate([from_a, from_b, ends.B @ phi])
+        within = jnp.concatenate([L.T @ from_a, phi - ends.B.T @ from_a, third])
 
         # Beyond an end, f is c(r) times the state there and something independent.
-        at_a, at_b = ends.beyond()
-        return jnp.where(x > self.b, at_b @ outside, jnp.where(x < self.a, at_a @ outside, within))
+        outside = unit.extrapolation(rho * jnp.abs(beyond))
+        at_a = jnp.pad(L.T * _signs(self.order), ((0, self.num_features - len(L)), (0, 0)))
+        at_b = jnp.concatenate([(ends.F @ L).T, (ends.gap @ ends.B).T, ends.last.T])
+        g = jnp.where(beyond > 0, at_b @ outside, jnp.where(beyond < 0, at_a @ outside, within))
+        return jnp.sqrt(kernel.variance) * g
 
     def marginals(self, kernel, q, X):
-        """The default's result in O(M) for each row: quadratic forms of the features as trigonometric polynomials."""
-        if len(X) < MANY_ROWS:
-            return AbstractInducingFeatures.marginals(self, kernel, q, X)
-        kernel, x = matern(kernel), X[:, 0]
-        ends, num_outputs, num_sinusoids = self.ends(kernel, x.dtype), len(q.mean), 2 * self.num_frequencies + 1
-        inside, from_a, from_b, outside = self._extrapolations(kernel, x)
+        """The default's result in O(M) for each row: quadratic forms of the features as trigonometric polynomials.
 
-        # |R^T g|^2 for the root R of each output, and |g|^2 for the residual: R R^T and I in the basis [phi; e].
-        m = q.mean[:, 0]
-        roots = jnp.concatenate([q.sqrt()[:, 0], jnp.eye(self.num_features, dtype=x.dtype)[None]])
-        mean, pulled = ends.pull_back(m[..., None])[..., 0], ends.pull_back(roots)
-        Q = pulled @ jnp.swapaxes(pulled, -1, -2)
-        crossed = Q[:, num_sinusoids:, :num_sinusoids]
-        far = ends.far[:, self.order + 1 :] / ends.root_d
-        polynomials = jnp.concatenate([mean[:, :num_sinusoids], crossed.reshape(-1, num_sinusoids), far])
-        squares, products = evaluate(
-            quadratic_coefficients(Q[:, :num_sinusoids, :num_sinusoids]),
-            linear_coefficients(polynomials),
-            2 * jnp.pi * (inside - self.a) / (self.b - self.a),
-        )
-        e = jnp.concatenate([from_a, ends.third(from_a, from_b, products[-self.order - 1 :])])
-        f = products[:num_outputs] + mean[:, num_sinusoids:] @ e
-        crossed = products[num_outputs : -self.order - 1].reshape(num_outputs + 1, *e.shape)
-        squares = squares + jnp.sum((2 * crossed + Q[:, num_sinusoids:, num_sinusoids:] @ e) * e, axis=1)
+        Inside [a, b],  v . g(x) = (amplitude v2) . phi(x) + [z1 - z2; z3] . [c(x - a); third(x)],
+        before a it is z1 . c, after b (F z1 + gap z2 + last z3) . c, where z = (L v1, B v2, v3).
+        """
+        kernel, size = self._checked(kernel), self.order + 1
+        position, beyond, rho = self._place(kernel, X[:, 0])
+        unit, ends = _unit(kernel, rho.dtype), self._ends(kernel, rho)
+        z_mean, mean, polynomials, crossed, grams = self._moments(kernel, ends, q)
 
-        # Beyond the ends, O(1) for each row.
-        for at, there in zip(ends.beyond(), (x < self.a, x > self.b), strict=True):
-            rooted = jnp.swapaxes(roots, -1, -2) @ at
-            form = jnp.swapaxes(rooted, -1, -2) @ rooted
-            f = jnp.where(there, m @ at @ outside, f)
-            squares = jnp.where(there, jnp.sum((form @ outside) * outside, axis=1), squares)
-        spread, explained = jnp.maximum(squares[:-1], 0), squares[-1]
-        return f.T, (spread + jnp.maximum(kernel.variance - explained, 0)).T
+        h = ends.B * ends.amplitude
+        low = jnp.concatenate([mean, h, crossed.reshape(-1, len(ends.amplitude))])
+        squares, products = evaluate(polynomials, low, 2 * jnp.pi * position)
+        means, h, crossed = jnp.split(products, [len(mean), len(mean) + size])
 
-    def _extrapolations(self, kernel: AbstractMatern, x: Float[Array, " N"]):
-        """x clipped to [a, b]; c(x - a) and c(b - x) there; c of the distance to [a, b] beyond it."""
-        inside = jnp.clip(x, self.a, self.b)
-        # Seen backwards in time, odd derivatives change sign.
-        sign = jnp.asarray([[(-1.0) ** i] for i in range(self.order + 1)], x.dtype)
-        outside = kernel.extrapolation(jnp.abs(x - inside))
-        return (
-            inside,
-            kernel.extrapolation(inside - self.a),
-            sign * kernel.extrapolation(self.b - inside),
-            jnp.where(x < inside, sign * outside, outside),
-        )
+        # The functions of x that z multiplies.
+        inside = (beyond == 0).astype(rho.dtype)
+        distances = jnp.stack([position, 1 - position, jnp.abs(beyond)])
+        c = unit.extrapolation(rho * distances.reshape(-1)).reshape(size, 3, -1)
+        third = self._third(kernel, ends) @ jnp.concatenate([c[:, 0], c[:, 1], h])
+        near = inside * jnp.concatenate([c[:, 0], third])
+        before, after = c[:, 2] * (beyond < 0), c[:, 2] * (beyond > 0)
+        functions = jnp.concatenate([near, before, after])
+        products = jnp.concatenate([_products(near), _products(before), _products(after)])
 
-    def ends(self, kernel: AbstractMatern, dtype) -> Ends:
-        """The constants of `Kuf`, computed in the widest precision that is on, since C is a small difference."""
+        eye, zero = jnp.eye(size, dtype=rho.dtype), jnp.zeros((size, size), rho.dtype)
+        T = jnp.concatenate([
+            jnp.concatenate([eye, -eye, zero], axis=1),
+            jnp.concatenate([zero, zero, eye], axis=1),
+            jnp.concatenate([_signs(self.order)[:, None] * eye, zero, zero], axis=1),
+            jnp.concatenate([ends.F, ends.gap, ends.last], axis=1),
+        ])
+        forms = T @ grams @ T.T
+        blocks = [forms[:, i:j, i:j].reshape(len(forms), -1) for i, j in ((0, 2 * size), (2 * size, 3 * size), (3 * size, 4 * size))]
+        values = jnp.concatenate(blocks, axis=1) @ products
+        mean = inside * means + (T @ z_mean).T @ functions
+        spread = inside * squares + values[:-1] + 2 * jnp.sum(crossed.reshape(-1, 2 * size, len(inside)) * near, axis=1)
+        # |g|^2, where |amplitude phi|^2 is a constant, since a cosine and its sine have the same amplitude.
+        density = ends.amplitude[: self.num_frequencies + 1] ** 2
+        explained = inside * jnp.sum(density) + values[-1] - 2 * jnp.sum(h * near[:size], axis=0)
+        var = jnp.maximum(spread, 0) + jnp.maximum(1 - explained, 0)
+        return (jnp.sqrt(kernel.variance) * mean).T, (kernel.variance * var).T
+
+    def _moments(self, kernel: AbstractMatern, ends: Ends, q: AbstractGaussian):
+        """Under q and, as the last of the Gram matrices, under the prior."""
+        size, dtype = self.order + 1, ends.F.dtype
+        L, P = _root(kernel, dtype), np.asarray(kernel.state_correlation, dtype)
+        m1, m2, m3 = self._split(q.mean[:, 0].T)
+        z_mean = jnp.concatenate([L @ m1, ends.B @ m2, m3])
+        mean = m2.T * ends.amplitude
+        prior = _block_diagonal(jnp.asarray(P), ends.B @ ends.B.T, jnp.eye(size, dtype=dtype))[None]
+        found = []
+        if q.factor is not None:
+            U1, U2, U3 = self._split(q.factor[:, :, 0])
+            V = U2 * ends.amplitude[:, None, None]
+            # B U2 holds the values and derivatives at a of the polynomials with coefficients V.
+            BU = ends.B[:, 0] if False else jnp.tensordot(ends.B, U2, 1)
+            z = jnp.concatenate([jnp.tensordot(L, U1, 1), BU, U3])
+            e = jnp.concatenate([z[:size] - z[size : 2 * size], U3])
+            found.append((sum_of_squares(V), jnp.einsum("mpr,ipr->pim", V, e), jnp.einsum("ipr,jpr->pij", z, z)))
+        if q.variances is not None:
+            s1, s2, s3 = self._split(q.variances[:, 0].T)
+            s2 = s2.T * ends.amplitude
+            crossed = jnp.concatenate([-ends.B, jnp.zeros_like(ends.B)]) * s2[:, None]
+            grams = jax.vmap(lambda s: _block_diagonal((L * s[0]) @ L.T, (ends.B * s[1]) @ ends.B.T, jnp.diag(s[2])))(
+                (s1.T, q.variances[:, 0, size:-size], s3.T)
+            )
+            found.append((sum_of_diagonal(s2 * ends.amplitude), crossed, grams))
+        polynomials, crossed, grams = jax.tree.map(lambda *parts: sum(parts), *found)
+        return z_mean, mean, polynomials, crossed, jnp.concatenate([grams, prior])
+
+    def _third(self, kernel: AbstractMatern, ends: Ends) -> Float[Array, "state e"]:
+        """Weights of c(x - a), c(b - x) and h(x) = B diag(d)^-1 phi(x) in the whitened features of v3."""
+        P = np.asarray(kernel.state_correlation, ends.F.dtype)
+        of_a = ends.gap @ (ends.B @ ends.B.T) - ends.F @ P
+        return ends.inverse_b @ jnp.concatenate([of_a, jnp.asarray(P * _signs(self.order)), -ends.gap], axis=1)
+
+    def _split(self, V: Float[Array, "K *R"]):
+        """The rows of the three kinds of variables: s(a), u', what is left of s(b)."""
+        size = self.order + 1
+        return V[:size], V[size:-size], V[-size:]
+
+    def _place(self, kernel: AbstractMatern, x: Float[Array, " N"]):
+        """The position in [0, 1], the signed distance beyond it, both in units of b - a, and rho."""
+        position = (x - self.a) / (self.b - self.a)
+        inside = jnp.clip(position, 0, 1)
+        return inside, position - inside, kernel.rate * (self.b - self.a)
+
+    def _ends(self, kernel: AbstractMatern, rho: Float[Array, ""]) -> Ends:
+        return _ends(type(kernel), self.num_frequencies, rho)
+
+    def _checked(self, kernel) -> AbstractMatern:
+        kernel = matern(kernel)
         if kernel.order != self.order:
             raise ValueError(
                 f"these features pin {self.order} derivatives, but {type(kernel).__name__} has {kernel.order}; "
                 f"make them with order={kernel.order}."
             )
-        widest = jax.dtypes.canonicalize_dtype(jnp.float64)
-        kernel, a, b = jax.tree.map(lambda leaf: leaf.astype(widest), (kernel, self.a, self.b))
-        w = frequencies(a, b, self.num_frequencies)
-        root_d = jnp.sqrt(spectral_diagonal(kernel, w, b - a))
-        scaled_B = edge(w / kernel.rate, self.order) / root_d
-        correlation = np.asarray(kernel.state_correlation)
-        chol_a = jnp.sqrt(kernel.variance) * np.linalg.cholesky(correlation)
-        F = kernel.transition((b - a)[None])[0]
-        far = jnp.concatenate([F @ chol_a, scaled_B - F @ scaled_B], axis=1)
-        left_b = kernel.variance * correlation - far @ far.T
-        e = 8 * jnp.finfo(dtype).eps * kernel.variance * np.diag(np.diag(correlation))
-        inverse_b = small_inverse(small_cholesky(left_b + e))
-        ends = Ends(w, scaled_B, root_d, chol_a, far, inverse_b, left_b)
-        return jax.tree.map(lambda leaf: leaf.astype(dtype), ends)
+        return kernel
 
     def outside(self, X):
         return (X < self.a) | (X > self.b)
+
+
+def _ends(kind: type[AbstractMatern], num_frequencies: int, rho: Float[Array, ""]) -> Ends:
+    """In the widest precision that is on, since C is a small difference; all functions of one number, rho.
+
+    A derivative along with the values (forward mode) is the cheapest rule for functions of one number.
+    """
+
+    def values(rho):
+        unit = _unit(kind, rho.dtype)
+        w = 2 * jnp.pi * jnp.arange(num_frequencies + 1) / rho  # of the sinusoids, in units of lam
+        amplitude = jnp.sqrt(1 / spectral_diagonal(unit, w, rho))
+        B = edge(w, kind.order) * amplitude
+        F = unit.transition(rho[None])[0]
+        gap = jnp.eye(kind.order + 1) - F
+        P = np.asarray(kind.state_correlation)
+        explained = gap @ B
+        C = P - F @ P @ F.T - explained @ explained.T
+        inverse_b = small_inverse(small_cholesky(C + 8 * jnp.finfo(dtype).eps * np.diag(np.diag(P))))
+        return Ends(amplitude, B, F, gap, inverse_b, (inverse_b @ C).T)
+
+    dtype, widest = rho.dtype, jax.dtypes.canonicalize_dtype(jnp.float64)
+
+    @jax.custom_vjp
+    def ends(rho):
+        return forward(rho)[0]
+
+    def forward(rho):
+        rho = rho.astype(widest)
+        pair = jax.jvp(values, (rho,), (jnp.ones_like(rho),))
+        return jax.tree.map(lambda leaf: leaf.astype(dtype), pair)
+
+    def backward(slopes, gradient):
+        products = jax.tree.map(lambda s, g: jnp.sum(s * g), slopes, gradient)
+        return (sum(jax.tree.leaves(products)),)
+
+    ends.defvjp(forward, backward)
+    return ends(rho)
+
+
+def _unit(kernel, dtype) -> AbstractMatern:
+    """The kernel with variance 1 and lam = 1."""
+    kind = kernel if isinstance(kernel, type) else type(kernel)
+    return kind(jnp.ones((), dtype), jnp.asarray((2 * kind.order + 1) ** 0.5, dtype))
+
+
+def _root(kernel, dtype) -> Array:
+    return jnp.asarray(np.linalg.cholesky(kernel.state_correlation), dtype)
+
+
+def _signs(order: int) -> np.ndarray:
+    """Seen backwards in time, odd derivatives change sign."""
+    return np.float32(-1) ** np.arange(order + 1, dtype=np.float32)
+
+
+def _products(e: Float[Array, "e N"]) -> Float[Array, "ee N"]:
+    return (e[:, None] * e).reshape(-1, e.shape[1])
+
+
+def _block_diagonal(*blocks):
+    return jax.scipy.linalg.block_diag(*blocks)
