@@ -28,7 +28,7 @@ from overtone.means import Linear, Zero, linear_weight
 from overtone.model import DeepGP, elbo
 from overtone.params import Fixed, Positive, unwrap
 from overtone.scaling import unit_interval
-from overtone.variational import AbstractGaussian, Full, MeanField
+from overtone.variational import AbstractGaussian, Full, LowRank, MeanField
 
 KERNELS = {
     "matern12": kernels.Matern12,
@@ -44,6 +44,7 @@ PAPER_INTERVAL = (-2.0, 3.0)
 FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; hidden layers move more
 LENGTHSCALE = 0.2  # in units of the data's range
 KMEANS_ROWS = 20_000
+RANK = 10  # of the correlated part of a low-rank covariance
 NOISE, NOISE_FLOOR = 0.1, 1e-6  # of the likelihood, for a target of variance 1
 
 
@@ -149,9 +150,11 @@ def _posterior(
     config: Config, features: AbstractInducingFeatures, num_outputs: int, variance: float
 ) -> AbstractGaussian:
     num_blocks = 1 if config.covariance == "joint" else features.num_blocks
-    shape = (num_outputs, num_blocks, features.num_features // num_blocks)
-    kind = MeanField if config.covariance == "mean-field" else Full
-    return kind.start(shape, variance, np.dtype(config.dtype))
+    shape = (num_blocks, num_outputs, features.num_features // num_blocks)
+    dtype = np.dtype(config.dtype)
+    if config.covariance == "low-rank":
+        return LowRank.start(shape, variance, dtype, RANK)
+    return (MeanField if config.covariance == "mean-field" else Full).start(shape, variance, dtype)
 
 
 def kmeans_centres(X: np.ndarray, num: int, seed: int) -> np.ndarray:

@@ -64,11 +64,9 @@ def with_optimal_output(
     flipped = jnp.linalg.cholesky(Lam[:, ::-1, ::-1])
     eye = jnp.broadcast_to(jnp.eye(Lam.shape[-1], dtype=Lam.dtype), Lam.shape)
     root = jax.scipy.linalg.solve_triangular(flipped, eye, lower=True, trans=1)[:, ::-1, ::-1]
-    q = Full(
-        mean[:, None].astype(X.dtype),
-        jnp.log(jnp.diagonal(root, axis1=-2, axis2=-1))[:, None].astype(X.dtype),
-        jnp.moveaxis(root, 1, 0)[:, :, None].astype(X.dtype),
-    )
+    diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
+    unit = jnp.swapaxes(root / diagonal[:, None], 0, 1)
+    q = Full(*(part[None].astype(X.dtype) for part in (mean, jnp.log(diagonal), unit)))
     return eqx.tree_at(lambda m: m.layers[-1].q, model, q)
 
 

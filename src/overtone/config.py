@@ -6,7 +6,7 @@ from numbers import Integral, Real
 METHODS = ("id-dgp", "dgp", "vff", "svgp")
 KERNELS = ("auto", "matern12", "matern32", "matern52", "rbf")
 PRESETS = ("default", "paper")
-COVARIANCES = ("block", "joint", "mean-field")
+COVARIANCES = ("block", "joint", "low-rank", "mean-field")
 OUTPUTS = ("auto", "collapsed", "adam")
 DTYPES = ("float32", "float64")
 

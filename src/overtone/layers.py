@@ -29,7 +29,7 @@ class GPLayer(eqx.Module):
 
     @property
     def num_outputs(self) -> int:
-        return self.q.mean.shape[0]
+        return self.q.mean.shape[1]
 
     def __call__(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and variance of f(x) under q."""
@@ -48,7 +48,7 @@ class GPLayer(eqx.Module):
         residual that they leave unexplained, drawn for each row on its own. Each row's marginal is exact.
         """
         H = self.scaling(X)
-        v = self.q.sample(key).reshape(self.num_outputs, -1)
+        v = jnp.swapaxes(self.q.sample(key), 0, 1).reshape(self.num_outputs, -1)
         A = self.features.whitened(self.kernel, H)
         std = jnp.sqrt(residual(self.kernel, A, H) + self.noise)
         eps = jax.random.normal(row_key, (X.shape[0], self.num_outputs), H.dtype)

@@ -19,46 +19,76 @@ def degree(coefficients: Array, axis: int = -1) -> int:
     return coefficients.shape[axis] // 2
 
 
-@jax.custom_vjp
-def sum_of_squares(V: Float[Array, "M2 *R rank"]) -> Float[Array, "*R M4"]:
-    """Coefficients of sum_c (phi^T V[:, ..., c])^2: that of phi^T V V^T phi, without the matrix V V^T.
+def quadratic_forms(
+    first: int,
+    readout: np.ndarray,
+    amplitude: Float[Array, " K"],
+    weights: Float[Array, "P rank"],
+    U: Float[Array, "K P rank"],
+) -> tuple[Float[Array, "P M4"], Float[Array, "K P e"]]:
+    """For W = diag(amplitude) U and each output, the quadratic form of W diag(weights) W^T in two ways:
 
-    The columns' values on 4M + 1 points of a period, squared and summed, have the coefficients as their Fourier
-    transform. With E and O the even and odd parts at the points t of half a period, those at t and -t are
-    sum (E + O)^2 and sum (E - O)^2.
+    squares: the coefficients of phi^T W diag(weights) W^T phi, where phi multiplies the rows of W from `first` on, as
+        many as the rows of `readout`, before and after, leave;
+    crossed: W diag(weights) (readout W)^T.
+
+    The values of the columns on 4M + 1 points of a period, squared and summed, have the coefficients of their sum of
+    squares as their Fourier transform. With E and O the even and odd parts at the points t of half a period, the values
+    at t and -t are E + O and E - O. No K x K matrix is formed: the cost is that of one product with U, and as much for
+    each derivative, of which those of amplitude and weights are by-products: both only scale U.
     """
-    return _squares_forward(V)[0]
+    num = (len(U) - 2 * first) // 2
+    large = num >= MANY
+    dtype = U.dtype
+    cosines, sines, to_cosines, to_sines = _half_period(1 if large else num, dtype)
+    rows = readout.astype(dtype)
+    if not large:
+        grid = np.zeros((2 * len(cosines), len(U)), dtype)
+        grid[: len(cosines), first : first + num + 1] = cosines
+        grid[len(cosines) :, first + num + 1 : first + 2 * num + 1] = sines
+        rows = np.concatenate([rows, grid])
 
+    @jax.custom_vjp
+    def forms(amplitude, weights, U):
+        return forward(amplitude, weights, U)[0]
 
-def _squares_forward(V):
-    num = degree(V, 0)
-    if num >= MANY:
-        points = _circle(num)
-        values = _transform(jnp.moveaxis(V, 0, -1), points)
-        return _weights(num, points, V.dtype) * _transform_back(jnp.sum(values**2, axis=-2), 2 * num), values
-    cosines, sines, to_cosines, to_sines = _half_period(num, V.dtype)
-    E, O = jnp.tensordot(cosines, V[: num + 1], 1), jnp.tensordot(sines, V[num + 1 :], 1)
-    even, odd = jnp.sum(E**2 + O**2, axis=-1), jnp.sum(2 * E * O, axis=-1)
-    coefficients = jnp.concatenate([jnp.tensordot(to_cosines, even, 1), jnp.tensordot(to_sines, odd, 1)])
-    return jnp.moveaxis(coefficients, 0, -1), (E, O)
+    def forward(amplitude, weights, U):
+        Y = jnp.tensordot(rows * amplitude, U, 1)
+        z = Y[: len(readout)]
+        if large:
+            values = _transform(jnp.moveaxis(amplitude[:, None, None] * U, 0, -1)[..., first:-first], _circle(num))
+            sums = jnp.einsum("prn,pr->pn", values**2, weights)
+            squares = _weights(num, dtype) * _transform_back(sums, 2 * num)
+        else:
+            values = E, O = Y[len(readout) : len(readout) + 2 * num + 1], Y[len(readout) + 2 * num + 1 :]
+            even, odd = jnp.sum((E**2 + O**2) * weights, axis=-1), jnp.sum(2 * E * O * weights, axis=-1)
+            squares = jnp.concatenate([jnp.tensordot(to_cosines, even, 1), jnp.tensordot(to_sines, odd, 1)]).T
+        crossed = amplitude[:, None, None] * jnp.einsum("kpr,ipr->kpi", U, weights * z)
+        return (squares, crossed), (amplitude, weights, U, z, values)
 
+    def backward(saved, gradient):
+        amplitude, weights, U, z, values = saved
+        by_squares, by_crossed = gradient
+        by_z = weights * jnp.einsum("kpi,kpr->ipr", amplitude[:, None, None] * by_crossed, U)
+        if large:
+            by_sums = _transform(_weights(num, dtype) * by_squares, _circle(num))
+            by_values = 2 * by_sums[:, None] * weights[..., None] * values
+            by_W = jnp.tensordot(rows.T, by_z, 1)
+            by_W = by_W.at[first:-first].add(jnp.moveaxis(_transform_back(by_values, num), -1, 0))
+        else:
+            E, O = values
+            even = jnp.tensordot(to_cosines.T, by_squares.T[: 2 * num + 1], 1)[..., None]
+            odd = jnp.tensordot(to_sines.T, by_squares.T[2 * num + 1 :], 1)[..., None]
+            by_Y = jnp.concatenate([by_z, 2 * weights * (even * E + odd * O), 2 * weights * (even * O + odd * E)])
+            by_W = jnp.tensordot(rows.T, by_Y, 1)
+        by_W = by_W + jnp.einsum("kpi,ipr->kpr", by_crossed, weights * z)
+        by_U = amplitude[:, None, None] * by_W
+        by_amplitude = jnp.einsum("kpr,kpr->k", by_W, U)
+        by_weights = jnp.einsum("kpr,kpr->pr", by_U, U) / (2 * weights)
+        return by_amplitude, by_weights, by_U
 
-def _squares_backward(saved, gradient):
-    num = degree(gradient) // 2
-    if num >= MANY:
-        points = _circle(num)
-        by_square = _transform(_weights(num, points, gradient.dtype) * gradient, points)
-        return (jnp.moveaxis(_transform_back(2 * by_square[..., None, :] * saved, num), -1, 0),)
-    gradient = jnp.moveaxis(gradient, -1, 0)
-    cosines, sines, to_cosines, to_sines = _half_period(num, gradient.dtype)
-    E, O = saved
-    even = 2 * jnp.tensordot(to_cosines.T, gradient[: 2 * num + 1], 1)[..., None]
-    odd = 2 * jnp.tensordot(to_sines.T, gradient[2 * num + 1 :], 1)[..., None]
-    by_E, by_O = even * E + odd * O, even * O + odd * E
-    return (jnp.concatenate([jnp.tensordot(cosines.T, by_E, 1), jnp.tensordot(sines.T, by_O, 1)]),)
-
-
-sum_of_squares.defvjp(_squares_forward, _squares_backward)
+    forms.defvjp(forward, backward)
+    return forms(amplitude, weights, U)
 
 
 @lru_cache(maxsize=16)
@@ -79,9 +109,9 @@ def _circle(num: int) -> int:
     return 1 << (4 * num).bit_length()
 
 
-def _weights(num: int, points: int, dtype) -> np.ndarray:
+def _weights(num: int, dtype) -> np.ndarray:
     """From sums of values times sinusoids to coefficients."""
-    return (np.where(np.arange(4 * num + 1) == 0, 1, 2) / points).astype(dtype)
+    return (np.where(np.arange(4 * num + 1) == 0, 1, 2) / _circle(num)).astype(dtype)
 
 
 def _transform(coefficients: Float[Array, "*R M2"], points: int) -> Float[Array, "*R points"]:
@@ -110,12 +140,11 @@ def sum_of_diagonal(s: Float[Array, "*R M2"]) -> Float[Array, "*R M4"]:
     return jnp.concatenate([constant, doubled, jnp.zeros_like(doubled)], axis=-1)
 
 
-def derivatives_at_zero(V: Float[Array, "M2 *R"], order: int) -> Float[Array, "state *R"]:
-    """The polynomials phi^T V and their derivatives up to `order`, at 0: cosines 1, 0, -k^2; sines 0, k, 0."""
-    k = np.arange(1, degree(V, 0) + 1)
+def derivatives_at_zero(num: int, order: int) -> np.ndarray:
+    """phi and its derivatives up to `order` at 0, as rows: cosines 1, 0, -k^2; sines 0, k, 0."""
+    k = np.arange(1, num + 1)
     zero, one = np.zeros_like(k), np.ones_like(k)
-    rows = [[1, *one, *zero], [0, *zero, *k], [0, *-(k**2), *zero]][: order + 1]
-    return jnp.tensordot(np.asarray(rows, V.dtype), V, 1)
+    return np.asarray([[1, *one, *zero], [0, *zero, *k], [0, *-(k**2), *zero]][: order + 1], float)
 
 
 def harmonics(t: Float[Array, " N"], num: int) -> Float[Array, "K2 N"]:
@@ -174,7 +203,7 @@ def _backward(saved, gradient):
         [constant[:rows], everything[:rows, :num], beyond[:, :num], everything[:rows, num:], beyond[:, num:]], axis=1
     )
     low_bar = jnp.concatenate([constant[rows:], everything[rows:]], axis=1)
-    t_bar = jnp.sum(by_high * high_slope, axis=0) + jnp.sum(by_low * low_slope, axis=0)
+    t_bar = sum(g * s for g, s in zip([*by_high, *by_low], [*high_slope, *low_slope], strict=True))
     return high_bar, low_bar, t_bar
 
 

@@ -1,12 +1,12 @@
 """The variational posterior q(v) of whitened inducing variables, whose prior is N(0, I).
 
-One Gaussian for each output (P) and block (B) of M variables; blocks are independent under q. Its covariance is
-    S = diag(variances) + U U^T,
+One Gaussian for each block (B) of M variables and each output (P); blocks are independent under q. Its covariance is
+    S = diag(variances) + U diag(weights) U^T,
 where a kind of posterior may lack one of the two. Writing A for the whitened cross-covariance between inducing
 variables and function values:
-    mean = A^T m,   variance from q = sum variances A^2 + |U^T A|^2,   KL = (tr S + |m|^2 - M - log|S|) / 2.
-In every array the block is the last axis but one. The rows of U lead: one large matrix product then serves all
-outputs and blocks.
+    mean = A^T m,   variance from q = diag(A^T S A),   KL = (tr S + |m|^2 - M - log|S|) / 2.
+U is a stored array as it is, so that matrix products read it from where it lies, and its rows come before the outputs,
+so that one product serves all outputs.
 """
 
 from abc import abstractmethod
@@ -21,58 +21,65 @@ from overtone.params import Param
 
 
 class AbstractGaussian(eqx.Module):
-    """q(v) = N(mean, diag(variances) + U U^T) for each output and block."""
+    """q(v) = N(mean, diag(variances) + U diag(weights) U^T) for each block and output."""
 
-    mean: eqx.AbstractVar[Param]  # (P, B, M)
-
-    @property
-    @abstractmethod
-    def variances(self) -> Float[Array, "P B M"] | None: ...
+    mean: eqx.AbstractVar[Param]  # (B, P, M)
 
     @property
     @abstractmethod
-    def factor(self) -> Float[Array, "M P B rank"] | None:
-        """U."""
+    def variances(self) -> Float[Array, "B P M"] | None: ...
+
+    @property
+    @abstractmethod
+    def factor(self) -> tuple[Float[Array, "B M P rank"], Float[Array, "B P rank"]] | None:
+        """U and the weights of its columns."""
 
     @abstractmethod
     def kl(self) -> Float[Array, ""]:
-        """KL(q || N(0, I)), summed over outputs and blocks."""
+        """KL(q || N(0, I)), summed over blocks and outputs."""
 
     def project(self, A: Float[Array, "BM N"]) -> Float[Array, "N P"]:
         """A^T m."""
-        return A.T @ self.mean.reshape(self.mean.shape[0], -1).T
+        return jnp.einsum("bmn,bpm->np", self._blocks(A), self.mean)
 
     def spread(self, A: Float[Array, "BM N"]) -> Float[Array, "N P"]:
         """sum over blocks of A^T S A, for each column of A."""
-        total, U = jnp.zeros((), A.dtype), self.factor
+        blocks, total = self._blocks(A), jnp.zeros((), A.dtype)
         if self.variances is not None:
-            total = (A**2).T @ self.variances.reshape(self.mean.shape[0], -1).T
-        if U is not None:
-            blocks = A.reshape(*self.mean.shape[1:], -1)
-            total = total + jnp.sum(jnp.einsum("mpbk,bmn->pbkn", U, blocks) ** 2, axis=(1, 2)).T
+            total = jnp.einsum("bmn,bpm->np", blocks**2, self.variances)
+        if self.factor is not None:
+            U, weights = self.factor
+            total = total + jnp.einsum("bpkn,bpk->np", jnp.einsum("bmpk,bmn->bpkn", U, blocks) ** 2, weights)
         return total
 
-    def sample(self, key: PRNGKeyArray) -> Float[Array, "P B M"]:
+    def sample(self, key: PRNGKeyArray) -> Float[Array, "B P M"]:
         """One draw of v."""
-        v, U, keys = self.mean, self.factor, jax.random.split(key)
+        v, keys = self.mean, jax.random.split(key)
         if self.variances is not None:
             v = v + jnp.sqrt(self.variances) * jax.random.normal(keys[0], v.shape, v.dtype)
-        if U is not None:
-            v = v + jnp.einsum("mpbk,pbk->pbm", U, jax.random.normal(keys[1], U.shape[1:], v.dtype))
+        if self.factor is not None:
+            U, weights = self.factor
+            eps = jnp.sqrt(weights) * jax.random.normal(keys[1], weights.shape, v.dtype)
+            v = v + jnp.einsum("bmpk,bpk->bpm", U, eps)
         return v
+
+    def _blocks(self, A: Float[Array, "BM N"]) -> Float[Array, "B M N"]:
+        return A.reshape(self.mean.shape[0], self.mean.shape[2], -1)
 
 
 class Full(AbstractGaussian):
-    """U lower triangular; its diagonal is exp(log_diag), so q is never degenerate."""
+    """S = L diag(exp(2 log_diag)) L^T with L unit lower triangular, so q is never degenerate."""
 
-    mean: Param  # (P, B, M)
-    log_diag: Param  # (P, B, M)
-    lower: Param  # (M, P, B, M), of which the strictly lower triangle counts
+    mean: Param  # (B, P, M)
+    log_diag: Param  # (B, P, M)
+    unit: Param  # L, (B, M, P, M): its ones and zeros have no gradient, and so stay
 
     @staticmethod
     def start(shape: tuple[int, int, int], variance: float, dtype) -> "Full":
         """Mean zero, covariance variance * I."""
-        return Full(*_start(shape, variance, dtype), jnp.asarray(np.zeros((shape[-1], *shape), dtype)))
+        num_blocks, num_outputs, size = shape
+        eye = np.broadcast_to(np.eye(size, dtype=dtype)[None, :, None], (num_blocks, size, num_outputs, size))
+        return Full(*_start(shape, variance, dtype), jnp.asarray(eye))
 
     @property
     def variances(self):
@@ -80,21 +87,33 @@ class Full(AbstractGaussian):
 
     @property
     def factor(self):
-        row, column = (np.arange(len(self.lower)).reshape(shape) for shape in ((-1, 1, 1, 1), (1, 1, 1, -1)))
-        lower = jnp.where(row > column, self.lower, 0)
-        return jnp.where(row == column, jnp.exp(self.log_diag), lower)
+        return _below_diagonal(self.unit), jnp.exp(2 * self.log_diag)
 
     def kl(self):
-        # The strictly lower part of U, and its diagonal.
-        trace = jnp.sum(self.factor**2)
-        return 0.5 * (trace + jnp.sum(self.mean**2 - 1 - 2 * self.log_diag))
+        U, weights = self.factor
+        columns = jnp.sum(U**2, axis=1)
+        return 0.5 * jnp.sum(weights * columns + self.mean**2 - 1 - 2 * self.log_diag)
+
+
+@jax.custom_vjp
+def _below_diagonal(unit: Float[Array, "B M P M"]) -> Float[Array, "B M P M"]:
+    """The matrices as they are, with a gradient strictly below the diagonal only."""
+    return unit
+
+
+def _strictly_lower(_, gradient):
+    row, column = np.arange(gradient.shape[1])[:, None, None], np.arange(gradient.shape[-1])
+    return (jnp.where(row > column, gradient, 0),)
+
+
+_below_diagonal.defvjp(lambda unit: (unit, None), _strictly_lower)
 
 
 class MeanField(AbstractGaussian):
     """S diagonal."""
 
-    mean: Param  # (P, B, M)
-    log_diag: Param  # (P, B, M)
+    mean: Param  # (B, P, M)
+    log_diag: Param  # (B, P, M)
 
     @staticmethod
     def start(shape: tuple[int, int, int], variance: float, dtype) -> "MeanField":
@@ -114,16 +133,18 @@ class MeanField(AbstractGaussian):
 
 
 class LowRank(AbstractGaussian):
-    """A diagonal and `rank` directions of correlation, O(M rank) numbers in place of O(M^2)."""
+    """S = diag(exp(2 log_diag)) + U U^T, a diagonal and `rank` directions: O(M rank) numbers in place of O(M^2)."""
 
-    mean: Param  # (P, B, M)
-    log_diag: Param  # (P, B, M)
-    directions: Param  # (M, P, B, rank)
+    mean: Param  # (B, P, M)
+    log_diag: Param  # (B, P, M)
+    directions: Param  # (B, M, P, rank)
 
     @staticmethod
     def start(shape: tuple[int, int, int], variance: float, dtype, rank: int) -> "LowRank":
         """Mean zero, covariance near variance * I: at U = 0 exactly, U would have no gradient."""
-        U = np.random.default_rng(0).normal(0, 0.1 * (variance / rank) ** 0.5, size=(shape[-1], *shape[:-1], rank))
+        num_blocks, num_outputs, size = shape
+        scale = 0.1 * (variance / rank) ** 0.5
+        U = np.random.default_rng(0).normal(0, scale, size=(num_blocks, size, num_outputs, rank))
         return LowRank(*_start(shape, variance, dtype), jnp.asarray(U.astype(dtype)))
 
     @property
@@ -132,12 +153,13 @@ class LowRank(AbstractGaussian):
 
     @property
     def factor(self):
-        return self.directions
+        U = self.directions
+        return U, jnp.ones((U.shape[0], *U.shape[2:]), U.dtype)
 
     def kl(self):
         # log|D + U U^T| = log|D| + log|I + W^T W| with W = D^-1/2 U.
-        W = self.directions * jnp.exp(-jnp.moveaxis(self.log_diag, -1, 0))[..., None]
-        inner = jnp.einsum("mpbi,mpbj->pbij", W, W) + jnp.eye(W.shape[-1], dtype=W.dtype)
+        W = self.directions * jnp.exp(-jnp.swapaxes(self.log_diag, 1, 2))[..., None]
+        inner = jnp.einsum("bmpi,bmpj->bpij", W, W) + jnp.eye(W.shape[-1], dtype=W.dtype)
         diagonal = jnp.diagonal(jnp.linalg.cholesky(inner), axis1=-2, axis2=-1)
         trace = jnp.sum(self.variances) + jnp.sum(self.directions**2)
         return 0.5 * (trace + jnp.sum(self.mean**2 - 1 - 2 * self.log_diag)) - jnp.sum(jnp.log(diagonal))

@@ -89,13 +89,13 @@ class PerDimension(AbstractInducingFeatures):
         return Kuf.reshape(-1, X.shape[0])
 
     def marginals(self, kernel, q, X):
-        if q.mean.shape[1] != self.num_dims:
+        if len(q.mean) != self.num_dims:
             return AbstractInducingFeatures.marginals(self, kernel, q, X)
         # Independent components: their means and variances add up.
         def one(features, kernel, q, x):
-            return features.marginals(kernel, jax.tree.map(lambda leaf: leaf[..., None, :], q), x[:, None])
+            return features.marginals(kernel, jax.tree.map(lambda leaf: leaf[None], q), x[:, None])
 
-        mean, var = jax.vmap(one, in_axes=(0, 0, -2, 1))(self.parts, _parts(kernel), q, X)
+        mean, var = jax.vmap(one, in_axes=(0, 0, 0, 1))(self.parts, _parts(kernel), q, X)
         return mean.sum(axis=0), var.sum(axis=0)
 
     def outside(self, X):

@@ -24,13 +24,14 @@ from overtone.features.fourier import edge, frequencies, matern, sinusoids, spec
 from overtone.kernels import AbstractMatern
 from overtone.linalg import Identity, small_cholesky, small_inverse
 from overtone.params import Param
-from overtone.trigpoly import derivatives_at_zero, evaluate, sum_of_diagonal, sum_of_squares
+from overtone.trigpoly import derivatives_at_zero, evaluate, quadratic_forms, sum_of_diagonal
 from overtone.variational import AbstractGaussian
 
 
 class Ends(eqx.Module):
     """What does not depend on x: O(M) numbers. F is the transition from a to b."""
 
+    step: Float[Array, ""]  # of the frequencies, in units of lam
     amplitude: Float[Array, " M2"]  # diag(d)^-1/2, of the sinusoids
     B: Float[Array, "state M2"]  # B diag(d)^-1/2
     F: Float[Array, "state state"]
@@ -96,6 +97,7 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         third = self._third(kernel, ends) @ jnp.concatenate([c[:, 0], c[:, 1], h])
         near = inside * jnp.concatenate([c[:, 0], third])
         before, after = c[:, 2] * (beyond < 0), c[:, 2] * (beyond > 0)
+        near, before, after, h = jax.lax.optimization_barrier((near, before, after, h))
         functions = jnp.concatenate([near, before, after])
         products = jnp.concatenate([_products(near), _products(before), _products(after)])
 
@@ -110,38 +112,46 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         blocks = [forms[:, i:j, i:j].reshape(len(forms), -1) for i, j in ((0, 2 * size), (2 * size, 3 * size), (3 * size, 4 * size))]
         values = jnp.concatenate(blocks, axis=1) @ products
         mean = inside * means + (T @ z_mean).T @ functions
-        spread = inside * squares + values[:-1] + 2 * jnp.sum(crossed.reshape(-1, 2 * size, len(inside)) * near, axis=1)
+        spread = inside * squares + values[:-1] + 2 * _small_sum(crossed.reshape(-1, 2 * size, len(inside)), near)
         # |g|^2, where |amplitude phi|^2 is a constant, since a cosine and its sine have the same amplitude.
         density = ends.amplitude[: self.num_frequencies + 1] ** 2
-        explained = inside * jnp.sum(density) + values[-1] - 2 * jnp.sum(h * near[:size], axis=0)
+        explained = inside * jnp.sum(density) + values[-1] - 2 * _small_sum(h[None], near[:size])[0]
         var = jnp.maximum(spread, 0) + jnp.maximum(1 - explained, 0)
         return (jnp.sqrt(kernel.variance) * mean).T, (kernel.variance * var).T
 
     def _moments(self, kernel: AbstractMatern, ends: Ends, q: AbstractGaussian):
         """Under q and, as the last of the Gram matrices, under the prior."""
-        size, dtype = self.order + 1, ends.F.dtype
-        L, P = _root(kernel, dtype), np.asarray(kernel.state_correlation, dtype)
-        m1, m2, m3 = self._split(q.mean[:, 0].T)
-        z_mean = jnp.concatenate([L @ m1, ends.B @ m2, m3])
+        size, dtype, num = self.order + 1, ends.F.dtype, self.num_features
+        L = np.linalg.cholesky(kernel.state_correlation)
+        m1, m2, m3 = self._split(q.mean[0].T)
+        z_mean = jnp.concatenate([L.astype(dtype) @ m1, ends.B @ m2, m3])
         mean = m2.T * ends.amplitude
+        P = np.asarray(kernel.state_correlation, dtype)
         prior = _block_diagonal(jnp.asarray(P), ends.B @ ends.B.T, jnp.eye(size, dtype=dtype))[None]
         found = []
         if q.factor is not None:
-            U1, U2, U3 = self._split(q.factor[:, :, 0])
-            V = U2 * ends.amplitude[:, None, None]
-            # B U2 holds the values and derivatives at a of the polynomials with coefficients V.
-            BU = ends.B[:, 0] if False else jnp.tensordot(ends.B, U2, 1)
-            z = jnp.concatenate([jnp.tensordot(L, U1, 1), BU, U3])
-            e = jnp.concatenate([z[:size] - z[size : 2 * size], U3])
-            found.append((sum_of_squares(V), jnp.einsum("mpr,ipr->pim", V, e), jnp.einsum("ipr,jpr->pij", z, z)))
+            # z = scale * readout (amplitude U): L U1, values and derivatives at a of the polynomials, U3.
+            readout = np.zeros((3 * size, num))
+            readout[:size, :size] = L
+            readout[size : 2 * size, size:-size] = derivatives_at_zero(self.num_frequencies, self.order)
+            readout[2 * size :, -size:] = np.eye(size)
+            one = jnp.ones(size, dtype)
+            amplitude = jnp.concatenate([one, ends.amplitude, one])
+            scale = jnp.concatenate([one, ends.step ** np.arange(size), one])
+            squares, crossed = quadratic_forms(size, readout, amplitude, q.factor[1][0], q.factor[0][0])
+            crossed = crossed * scale
+            grams = jnp.einsum("ik,kpj->pij", readout.astype(dtype), crossed) * scale[:, None]
+            crossed = jnp.moveaxis(crossed[size:-size], 0, -1)
+            crossed = jnp.concatenate([crossed[:, :size] - crossed[:, size : 2 * size], crossed[:, 2 * size :]], axis=1)
+            found.append((squares, crossed, grams))
         if q.variances is not None:
-            s1, s2, s3 = self._split(q.variances[:, 0].T)
+            s1, s2, s3 = self._split(q.variances[0].T)
             s2 = s2.T * ends.amplitude
             crossed = jnp.concatenate([-ends.B, jnp.zeros_like(ends.B)]) * s2[:, None]
-            grams = jax.vmap(lambda s: _block_diagonal((L * s[0]) @ L.T, (ends.B * s[1]) @ ends.B.T, jnp.diag(s[2])))(
-                (s1.T, q.variances[:, 0, size:-size], s3.T)
-            )
-            found.append((sum_of_diagonal(s2 * ends.amplitude), crossed, grams))
+            grams = jax.vmap(
+                lambda s: _block_diagonal((L * s[:size]) @ L.T, (ends.B * s[size:-size]) @ ends.B.T, jnp.diag(s[-size:]))
+            )(q.variances[0])
+            found.append((sum_of_diagonal(s2 * ends.amplitude), crossed, grams.astype(dtype)))
         polynomials, crossed, grams = jax.tree.map(lambda *parts: sum(parts), *found)
         return z_mean, mean, polynomials, crossed, jnp.concatenate([grams, prior])
 
@@ -195,7 +205,7 @@ def _ends(kind: type[AbstractMatern], num_frequencies: int, rho: Float[Array, ""
         explained = gap @ B
         C = P - F @ P @ F.T - explained @ explained.T
         inverse_b = small_inverse(small_cholesky(C + 8 * jnp.finfo(dtype).eps * np.diag(np.diag(P))))
-        return Ends(amplitude, B, F, gap, inverse_b, (inverse_b @ C).T)
+        return Ends(2 * jnp.pi / rho, amplitude, B, F, gap, inverse_b, (inverse_b @ C).T)
 
     dtype, widest = rho.dtype, jax.dtypes.canonicalize_dtype(jnp.float64)
 
@@ -231,8 +241,21 @@ def _signs(order: int) -> np.ndarray:
     return np.float32(-1) ** np.arange(order + 1, dtype=np.float32)
 
 
+@jax.custom_vjp
 def _products(e: Float[Array, "e N"]) -> Float[Array, "ee N"]:
     return (e[:, None] * e).reshape(-1, e.shape[1])
+
+
+def _products_backward(e, gradient):
+    gradient = gradient.reshape(len(e), *e.shape)
+    return (sum((gradient[i] + gradient[:, i]) * e[i] for i in range(len(e))),)
+
+
+_products.defvjp(lambda e: (_products(e), e), _products_backward)
+
+
+def _small_sum(a, b):
+    return sum(a[:, i] * b[i] for i in range(len(b)))
 
 
 def _block_diagonal(*blocks):
