@@ -93,7 +93,9 @@ class AbstractMatern(AbstractStationary):
 
     def extrapolation(self, r: Float[Array, " N"]) -> Float[Array, "state N"]:
         """c(r) with E[f(a + r) | s(a)] = c(r) s(a), r >= 0: the first row of the transition."""
-        return self.transition(r)[:, 0].T
+        z = self.rate * r
+        rows = [jnp.asarray(power[0], z.dtype)[:, None] for power in _nilpotent_powers(self.order)]
+        return jnp.exp(-z) * sum(z**k * row for k, row in enumerate(rows))
 
 
 def _nilpotent_powers(order: int) -> list[np.ndarray]:

@@ -147,77 +147,67 @@ def derivatives_at_zero(num: int, order: int) -> np.ndarray:
     return np.asarray([[1, *one, *zero], [0, *zero, *k], [0, *-(k**2), *zero]][: order + 1], float)
 
 
-def harmonics(t: Float[Array, " N"], num: int) -> Float[Array, "K2 N"]:
-    """cos(k t) and then sin(k t), k = 1..num, by doubling: log2(num) additions of angles."""
-    c, s = jnp.cos(t)[None], jnp.sin(t)[None]  # k = 1..m
-    while len(c) < num:
-        more = min(len(c), num - len(c))
-        top_c, top_s, low_c, low_s = c[-1:], s[-1:], c[:more], s[:more]
-        doubled = (
-            jnp.concatenate([c, top_c * low_c - top_s * low_s]),
-            jnp.concatenate([s, top_s * low_c + top_c * low_s]),
-        )
+def harmonics(t: Float[Array, " N"], num: int) -> Float[Array, "2 K N"]:
+    """cos(k t) and sin(k t), k = 1..num, by doubling: log2(num) additions of angles."""
+    table = jnp.stack([jnp.cos(t), jnp.sin(t)])[:, None]
+    while table.shape[1] < num:
+        more = _rotated(table)[:, : num - table.shape[1]]
         # Without the barrier the compiler fuses all doublings into one, and computes the early ones many times over.
-        c, s = jax.lax.optimization_barrier(doubled)
-    return jnp.concatenate([c, s])
+        table = jax.lax.optimization_barrier(jnp.concatenate([table, more], axis=1))
+    return table
 
 
-def _rotated(table: Float[Array, "K2 N"]) -> Float[Array, "K2 N"]:
-    """The harmonics num + 1..2 num from 1..num."""
-    c, s = jnp.split(table, 2)
-    return jnp.concatenate([c[-1] * c - s[-1] * s, s[-1] * c + c[-1] * s])
+def _rotated(table: Float[Array, "2 K N"]) -> Float[Array, "2 K N"]:
+    """The next harmonics, by adding the angle of the last: cos(a + b), sin(a + b)."""
+    c, s = table
+    return jnp.stack([c[-1] * c - s[-1] * s, s[-1] * c + c[-1] * s])
 
 
 @jax.custom_vjp
 def evaluate(
-    high: Float[Array, "R M4"], low: Float[Array, "S M2"], t: Float[Array, " N"]
-) -> tuple[Float[Array, "R N"], Float[Array, "S N"]]:
-    """Values at t of polynomials of degree 2M and of degree M, which share their sinusoids."""
+    high: Float[Array, "R M4"], low: tuple[Float[Array, "_ M2"], ...], t: Float[Array, " N"]
+) -> tuple[Float[Array, "R N"], tuple[Float[Array, "_ N"], ...]]:
+    """Values at t of polynomials of degree 2M and, in some stacks, of degree M: they all share their sinusoids."""
     values, _ = _forward(high, low, t)
     return values
 
 
 def _forward(high, low, t):
-    table = harmonics(t, degree(low))
-    upper = _rotated(table)
+    num, rows = degree(low[0]), len(high)
+    table = harmonics(t, num)
+    upper = _rotated(table).reshape(2 * num, -1)
+    table = table.reshape(2 * num, -1)
     # d/dt (C cos(k t) + S sin(k t)) = k S cos(k t) - k C sin(k t): derivatives need no sinusoids of their own.
-    everything, beyond = _split(high, low)
-    k = jnp.arange(1, degree(high) + 1, dtype=t.dtype)
-    lower_rows = jnp.concatenate([everything, _derivative(everything, k[: degree(low)])]) @ table
-    upper_rows = jnp.concatenate([beyond, _derivative(beyond, k[degree(low) :])]) @ upper
-    (value, slope), (high_value, high_slope) = jnp.split(lower_rows, 2), jnp.split(upper_rows, 2)
-    num = len(high)
-    values = value[:num] + high_value + high[:, :1], value[num:] + low[:, :1]
-    return values, (high, low, table, upper, slope[:num] + high_slope, slope[num:])
+    cosines = jnp.concatenate([high[:, 1 : num + 1], *(part[:, 1 : num + 1] for part in low)])
+    sines = jnp.concatenate([high[:, 2 * num + 1 : 3 * num + 1], *(part[:, num + 1 :] for part in low)])
+    below, above = (cosines, sines), (high[:, num + 1 : 2 * num + 1], high[:, 3 * num + 1 :])
+    k = np.arange(1, num + 1, dtype=t.dtype)
+    values = _with_slopes(*below, k) @ table
+    beyond = _with_slopes(*above, k + num) @ upper
+    half = len(values) // 2
+    high_values = values[:rows] + beyond[:rows] + high[:, :1]
+    ends = half - np.cumsum([len(part) for part in low[::-1]])[::-1]
+    low_values = tuple(values[i : i + len(part)] + part[:, :1] for i, part in zip(ends, low, strict=True))
+    return (high_values, low_values), (table, upper, values[half:], beyond[rows:])
+
+
+def _with_slopes(cosines: Array, sines: Array, k: np.ndarray) -> Array:
+    return jnp.concatenate([
+        jnp.concatenate([cosines, sines], axis=1),
+        jnp.concatenate([k * sines, -k * cosines], axis=1),
+    ])
 
 
 def _backward(saved, gradient):
-    high, low, table, upper, high_slope, low_slope = saved
+    table, upper, slopes, beyond = saved
     by_high, by_low = gradient
-    num = degree(low)
-    everything = jnp.concatenate(gradient) @ table.T
-    beyond = by_high @ upper.T
-    constant = jnp.sum(jnp.concatenate(gradient), axis=-1, keepdims=True)
-    rows = len(high)
-    high_bar = jnp.concatenate(
-        [constant[:rows], everything[:rows, :num], beyond[:, :num], everything[:rows, num:], beyond[:, num:]], axis=1
-    )
-    low_bar = jnp.concatenate([constant[rows:], everything[rows:]], axis=1)
-    t_bar = sum(g * s for g, s in zip([*by_high, *by_low], [*high_slope, *low_slope], strict=True))
-    return high_bar, low_bar, t_bar
+    rows, num, everything = len(by_high), len(table) // 2, jnp.concatenate([by_high, *by_low])
+    constant, below, above = jnp.sum(everything, axis=-1, keepdims=True), everything @ table.T, by_high @ upper.T
+    high = [constant[:rows], below[:rows, :num], above[:, :num], below[:rows, num:], above[:, num:]]
+    both = jnp.concatenate([constant, below], axis=1)
+    ends = np.cumsum([rows, *(len(part) for part in by_low)])
+    t_bar = sum(g * s for g, s in zip([*everything, *by_high], [*slopes, *beyond], strict=True))
+    return jnp.concatenate(high, axis=1), tuple(both[i:j] for i, j in zip(ends[:-1], ends[1:], strict=True)), t_bar
 
 
 evaluate.defvjp(_forward, _backward)
-
-
-def _split(high: Array, low: Array) -> tuple[Array, Array]:
-    """Coefficients of the harmonics 1..M, of all polynomials, and of M + 1..2M, of the higher ones."""
-    num = degree(low)
-    cosines, sines = high[:, 1 : 2 * num + 1], high[:, 2 * num + 1 :]
-    lower = jnp.concatenate([cosines[:, :num], sines[:, :num]], axis=1)
-    return jnp.concatenate([lower, low[:, 1:]]), jnp.concatenate([cosines[:, num:], sines[:, num:]], axis=1)
-
-
-def _derivative(rows: Float[Array, "R K2"], k: Float[Array, " K"]) -> Float[Array, "R K2"]:
-    cosines, sines = jnp.split(rows, 2, axis=1)
-    return jnp.concatenate([k * sines, -k * cosines], axis=1)

@@ -86,17 +86,17 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         z_mean, mean, polynomials, crossed, grams = self._moments(kernel, ends, q)
 
         h = ends.B * ends.amplitude
-        low = jnp.concatenate([mean, h, crossed.reshape(-1, len(ends.amplitude))])
-        squares, products = evaluate(polynomials, low, 2 * jnp.pi * position)
-        means, h, crossed = jnp.split(products, [len(mean), len(mean) + size])
+        low = mean, h, crossed.reshape(-1, len(ends.amplitude))
+        squares, (means, h, crossed) = evaluate(polynomials, low, 2 * jnp.pi * position)
 
         # The functions of x that z multiplies.
         inside = (beyond == 0).astype(rho.dtype)
-        distances = jnp.stack([position, 1 - position, jnp.abs(beyond)])
-        c = unit.extrapolation(rho * distances.reshape(-1)).reshape(size, 3, -1)
-        third = self._third(kernel, ends) @ jnp.concatenate([c[:, 0], c[:, 1], h])
-        near = inside * jnp.concatenate([c[:, 0], third])
-        before, after = c[:, 2] * (beyond < 0), c[:, 2] * (beyond > 0)
+        from_a, from_b, outside = (
+            unit.extrapolation(rho * r) for r in (position, 1 - position, jnp.abs(beyond))
+        )
+        third = self._third(kernel, ends) @ jnp.concatenate([from_a, from_b, h])
+        near = inside * jnp.concatenate([from_a, third])
+        before, after = outside * (beyond < 0), outside * (beyond > 0)
         near, before, after, h = jax.lax.optimization_barrier((near, before, after, h))
         functions = jnp.concatenate([near, before, after])
         products = jnp.concatenate([_products(near), _products(before), _products(after)])
@@ -254,8 +254,17 @@ def _products_backward(e, gradient):
 _products.defvjp(lambda e: (_products(e), e), _products_backward)
 
 
-def _small_sum(a, b):
+@jax.custom_vjp
+def _small_sum(a: Float[Array, "P e N"], b: Float[Array, "e N"]) -> Float[Array, "P N"]:
     return sum(a[:, i] * b[i] for i in range(len(b)))
+
+
+def _small_sum_backward(saved, g):
+    a, b = saved
+    return g[:, None] * b, sum(g[i] * a[i] for i in range(len(g)))
+
+
+_small_sum.defvjp(lambda a, b: (_small_sum(a, b), (a, b)), _small_sum_backward)
 
 
 def _block_diagonal(*blocks):
