@@ -136,7 +136,7 @@ def _features(config: Config, H: np.ndarray, depth: int, dtype: np.dtype) -> Abs
         paper = config.preset == "paper"
         interval = config.interval or (PAPER_INTERVAL if paper else FIRST_INTERVAL if depth == 0 else HIDDEN_INTERVAL)
         a, b = (jnp.asarray(np.full(num_dims, edge, dtype)) for edge in interval)
-        if config.interval or paper:
+        if config.interval or paper or depth == 0:
             a, b = Fixed(a), Fixed(b)
         if paper:
             return PerDimension(FourierFeatures(a, b, config.n_inducing), num_dims)

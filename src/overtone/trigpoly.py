@@ -10,8 +10,10 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
+FEW = 16  # rows to be summed one by one
 MANY = 200  # frequencies from which on a fast Fourier transform beats a matrix product
 
 
@@ -147,20 +149,38 @@ def derivatives_at_zero(num: int, order: int) -> np.ndarray:
     return np.asarray([[1, *one, *zero], [0, *zero, *k], [0, *-(k**2), *zero]][: order + 1], float)
 
 
-def harmonics(t: Float[Array, " N"], num: int) -> Float[Array, "2 K N"]:
-    """cos(k t) and sin(k t), k = 1..num, by doubling: log2(num) additions of angles."""
-    table = jnp.stack([jnp.cos(t), jnp.sin(t)])[:, None]
-    while table.shape[1] < num:
-        more = _rotated(table)[:, : num - table.shape[1]]
-        # Without the barrier the compiler fuses all doublings into one, and computes the early ones many times over.
-        table = jax.lax.optimization_barrier(jnp.concatenate([table, more], axis=1))
-    return table
+def harmonics(t: Float[Array, " N"], num: int) -> tuple[Float[Array, "L2 N"], Float[Array, "H2 N"]]:
+    """Rows cos(k t), sin(k t) in turn: up to k = num or a little more, and from there up to 2 num or a little more.
+
+    Angles are added in two levels, e^(i (j B + b) t) = e^(i j B t) e^(i b t): about 2 sqrt(2 num) small rows by
+    doubling, and from those one pass over the table.
+    """
+    block, lower, total = _levels(num)
+    c, s = _powers(jnp.cos(t), jnp.sin(t), block)
+    C, S = _powers(c[-1], s[-1], total - 1)
+    C, S = jnp.concatenate([jnp.ones_like(t)[None], C]), jnp.concatenate([jnp.zeros_like(t)[None], S])
+    # Without the barrier the compiler computes the small rows again for each of the large ones.
+    C, S, plain, turned = jax.lax.optimization_barrier((C, S, jnp.stack([c, s], axis=1), jnp.stack([-s, c], axis=1)))
+    tables = (C[j, None, None] * plain + S[j, None, None] * turned for j in (np.s_[:lower], np.s_[lower:]))
+    first, second = (table.reshape(-1, len(t)) for table in tables)
+    return first, second
 
 
-def _rotated(table: Float[Array, "2 K N"]) -> Float[Array, "2 K N"]:
-    """The next harmonics, by adding the angle of the last: cos(a + b), sin(a + b)."""
-    c, s = table
-    return jnp.stack([c[-1] * c - s[-1] * s, s[-1] * c + c[-1] * s])
+@lru_cache(maxsize=64)
+def _levels(num: int) -> tuple[int, int, int]:
+    """The size of a block, the blocks that cover 1..num, and those that cover 1..2 num: the smallest tables."""
+    sizes = range(1, 2 * int(num**0.5) + 3)
+    return min(((b, -(-num // b), -(-2 * num // b)) for b in sizes), key=lambda s: s[0] * s[2] + 2 * (s[0] + s[2]))
+
+
+def _powers(c: Float[Array, " N"], s: Float[Array, " N"], num: int) -> tuple[Float[Array, "K N"], Float[Array, "K N"]]:
+    """Cosines and sines of the angle's multiples 1..num, by doubling."""
+    c, s = c[None], s[None]
+    while len(c) < num:
+        m = min(len(c), num - len(c))
+        more = c[-1] * c[:m] - s[-1] * s[:m], s[-1] * c[:m] + c[-1] * s[:m]
+        c, s = jax.lax.optimization_barrier((jnp.concatenate([c, more[0]]), jnp.concatenate([s, more[1]])))
+    return c[:num], s[:num]
 
 
 @jax.custom_vjp
@@ -168,46 +188,84 @@ def evaluate(
     high: Float[Array, "R M4"], low: tuple[Float[Array, "_ M2"], ...], t: Float[Array, " N"]
 ) -> tuple[Float[Array, "R N"], tuple[Float[Array, "_ N"], ...]]:
     """Values at t of polynomials of degree 2M and, in some stacks, of degree M: they all share their sinusoids."""
-    values, _ = _forward(high, low, t)
+    values, _, _ = _values_and_slopes(high, low, t, slopes=False)
     return values
 
 
-def _forward(high, low, t):
-    num, rows = degree(low[0]), len(high)
-    table = harmonics(t, num)
-    upper = _rotated(table).reshape(2 * num, -1)
-    table = table.reshape(2 * num, -1)
+def _values_and_slopes(high, low, t, slopes: bool):
+    below, above = harmonics(t, degree(low[0]))
     # d/dt (C cos(k t) + S sin(k t)) = k S cos(k t) - k C sin(k t): derivatives need no sinusoids of their own.
-    cosines = jnp.concatenate([high[:, 1 : num + 1], *(part[:, 1 : num + 1] for part in low)])
-    sines = jnp.concatenate([high[:, 2 * num + 1 : 3 * num + 1], *(part[:, num + 1 :] for part in low)])
-    below, above = (cosines, sines), (high[:, num + 1 : 2 * num + 1], high[:, 3 * num + 1 :])
-    k = np.arange(1, num + 1, dtype=t.dtype)
-    values = _with_slopes(*below, k) @ table
-    beyond = _with_slopes(*above, k + num) @ upper
-    half = len(values) // 2
-    high_values = values[:rows] + beyond[:rows] + high[:, :1]
-    ends = half - np.cumsum([len(part) for part in low[::-1]])[::-1]
-    low_values = tuple(values[i : i + len(part)] + part[:, :1] for i, part in zip(ends, low, strict=True))
-    return (high_values, low_values), (table, upper, values[half:], beyond[rows:])
+    parts = [high, *low]
+    rows = [_interleaved(part) for part in parts]
+    if slopes:
+        rows += [_interleaved(part, derivative=True) for part in parts]
+    sizes = np.cumsum([len(row) for row in rows])[:-1]
+    values = jnp.split(jnp.concatenate([_fit(row, len(below)) for row in rows]) @ below, sizes)
+    highest = [_fit(row[:, len(below) :], len(above)) for row in rows[:: len(parts)]]
+    for i, more in zip((0, len(parts)), jnp.split(jnp.concatenate(highest) @ above, len(highest)), strict=False):
+        values[i] = values[i] + more
+    constants = [value + part[:, :1] for value, part in zip(values, parts, strict=False)]
+    return (constants[0], tuple(constants[1:])), values[len(parts) :], (below, above)
 
 
-def _with_slopes(cosines: Array, sines: Array, k: np.ndarray) -> Array:
-    return jnp.concatenate([
-        jnp.concatenate([cosines, sines], axis=1),
-        jnp.concatenate([k * sines, -k * cosines], axis=1),
-    ])
+def _interleaved(coefficients: Float[Array, "R M2"], derivative: bool = False) -> Float[Array, "R K2"]:
+    """Without the constant, a cosine and its sine in turn, like the rows of the tables."""
+    num = degree(coefficients)
+    cosines, sines = coefficients[:, 1 : num + 1], coefficients[:, num + 1 :]
+    if derivative:
+        k = np.arange(1, num + 1, dtype=coefficients.dtype)
+        cosines, sines = k * sines, -k * cosines
+    return jnp.stack([cosines, sines], axis=-1).reshape(len(coefficients), 2 * num)
+
+
+def _fit(rows: Float[Array, "R K"], width: int) -> Float[Array, "R width"]:
+    """Cut or filled up with zeros."""
+    return jnp.pad(rows[:, :width], ((0, 0), (0, max(0, width - rows.shape[1]))))
+
+
+def _forward(high, low, t):
+    with_slopes, (high, low, t) = t.perturbed, jax.tree.map(lambda arg: arg.value, (high, low, t), is_leaf=_is_argument)
+    values, slopes, tables = _values_and_slopes(high, low, t, with_slopes)
+    return values, (tables, slopes, high.shape[1], t)
 
 
 def _backward(saved, gradient):
-    table, upper, slopes, beyond = saved
+    (below, above), slopes, size, t = saved
+    gradient = jax.tree.map(_array, gradient, is_leaf=lambda g: isinstance(g, SymbolicZero))
     by_high, by_low = gradient
-    rows, num, everything = len(by_high), len(table) // 2, jnp.concatenate([by_high, *by_low])
-    constant, below, above = jnp.sum(everything, axis=-1, keepdims=True), everything @ table.T, by_high @ upper.T
-    high = [constant[:rows], below[:rows, :num], above[:, :num], below[:rows, num:], above[:, num:]]
-    both = jnp.concatenate([constant, below], axis=1)
-    ends = np.cumsum([rows, *(len(part) for part in by_low)])
-    t_bar = sum(g * s for g, s in zip([*everything, *by_high], [*slopes, *beyond], strict=True))
-    return jnp.concatenate(high, axis=1), tuple(both[i:j] for i, j in zip(ends[:-1], ends[1:], strict=True)), t_bar
+    num, parts = size // 4, [by_high, *by_low]
+    everything = jnp.concatenate(parts)
+    # The large table on the left: only the small factor has to be transposed.
+    lower, upper = (below @ everything.T).T, (above @ by_high.T).T
+    upper = jnp.pad(upper, ((0, len(everything) - len(by_high)), (0, 0)))
+    sums = jnp.concatenate([lower, upper], axis=1).reshape(len(everything), -1, 2)
+    constant = jnp.sum(everything, axis=-1, keepdims=True)
+    found = [
+        jnp.concatenate([constant[i:j], sums[i:j, :n, 0], sums[i:j, :n, 1]], axis=1)
+        for i, j, n in zip(*_spans(parts), [2 * num] + [num] * len(by_low), strict=True)
+    ]
+    t_bar = sum((_small_dot(g, s) for g, s in zip(parts, slopes, strict=True)), jnp.zeros_like(t)) if slopes else jnp.zeros_like(t)
+    return found[0], tuple(found[1:]), t_bar
 
 
-evaluate.defvjp(_forward, _backward)
+def _spans(parts: list[Array]) -> tuple[np.ndarray, np.ndarray]:
+    ends = np.cumsum([len(part) for part in parts])
+    return ends - [len(part) for part in parts], ends
+
+
+def _small_dot(a: Float[Array, "R N"], b: Float[Array, "R N"]) -> Float[Array, " N"]:
+    """The sum of a * b over rows: a few of them are added up one by one, which is quicker than a reduction."""
+    if len(a) > FEW:
+        return jnp.sum(a * b, axis=0)
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def _is_argument(leaf) -> bool:
+    return hasattr(leaf, "perturbed")
+
+
+def _array(gradient) -> Array:
+    return jnp.zeros(gradient.shape, gradient.dtype) if isinstance(gradient, SymbolicZero) else gradient
+
+
+evaluate.defvjp(_forward, _backward, symbolic_zeros=True)

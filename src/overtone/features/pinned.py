@@ -97,21 +97,16 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         third = self._third(kernel, ends) @ jnp.concatenate([from_a, from_b, h])
         near = inside * jnp.concatenate([from_a, third])
         before, after = outside * (beyond < 0), outside * (beyond > 0)
-        near, before, after, h = jax.lax.optimization_barrier((near, before, after, h))
-        functions = jnp.concatenate([near, before, after])
-        products = jnp.concatenate([_products(near), _products(before), _products(after)])
-
-        eye, zero = jnp.eye(size, dtype=rho.dtype), jnp.zeros((size, size), rho.dtype)
-        T = jnp.concatenate([
-            jnp.concatenate([eye, -eye, zero], axis=1),
-            jnp.concatenate([zero, zero, eye], axis=1),
-            jnp.concatenate([_signs(self.order)[:, None] * eye, zero, zero], axis=1),
+        # z in the terms of these functions: near, before and after.
+        zero, eye = jnp.zeros((size, size), rho.dtype), jnp.eye(size, dtype=rho.dtype)
+        maps = (
+            jnp.block([[eye, -eye, zero], [zero, zero, eye]]),
+            jnp.block([[_signs(self.order)[:, None] * eye, zero, zero]]),
             jnp.concatenate([ends.F, ends.gap, ends.last], axis=1),
-        ])
-        forms = T @ grams @ T.T
-        blocks = [forms[:, i:j, i:j].reshape(len(forms), -1) for i, j in ((0, 2 * size), (2 * size, 3 * size), (3 * size, 4 * size))]
-        values = jnp.concatenate(blocks, axis=1) @ products
-        mean = inside * means + (T @ z_mean).T @ functions
+        )
+        functions = near, before, after
+        values = sum(_quadratic(T @ grams @ T.T, e) for T, e in zip(maps, functions, strict=True))
+        mean = inside * means + sum((T @ z_mean).T @ e for T, e in zip(maps, functions, strict=True))
         spread = inside * squares + values[:-1] + 2 * _small_sum(crossed.reshape(-1, 2 * size, len(inside)), near)
         # |g|^2, where |amplitude phi|^2 is a constant, since a cosine and its sine have the same amplitude.
         density = ends.amplitude[: self.num_frequencies + 1] ** 2
@@ -242,16 +237,23 @@ def _signs(order: int) -> np.ndarray:
 
 
 @jax.custom_vjp
-def _products(e: Float[Array, "e N"]) -> Float[Array, "ee N"]:
-    return (e[:, None] * e).reshape(-1, e.shape[1])
+def _quadratic(form: Float[Array, "R e e"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
+    """e^T form e for symmetric forms."""
+    return _quadratic_forward(form, e)[0]
 
 
-def _products_backward(e, gradient):
-    gradient = gradient.reshape(len(e), *e.shape)
-    return (sum((gradient[i] + gradient[:, i]) * e[i] for i in range(len(e))),)
+def _quadratic_forward(form, e):
+    applied = (form.reshape(-1, len(e)) @ e).reshape(len(form), *e.shape)
+    return _small_sum(applied, e), (applied, e)
 
 
-_products.defvjp(lambda e: (_products(e), e), _products_backward)
+def _quadratic_backward(saved, g):
+    applied, e = saved
+    by_form = ((g[:, None] * e).reshape(-1, e.shape[1]) @ e.T).reshape(len(g), len(e), len(e))
+    return by_form, 2 * sum(g[i] * applied[i] for i in range(len(g)))
+
+
+_quadratic.defvjp(_quadratic_forward, _quadratic_backward)
 
 
 @jax.custom_vjp
