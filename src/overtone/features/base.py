@@ -58,7 +58,16 @@ class AbstractInducingFeatures(eqx.Module):
 
 def residual(kernel: AbstractKernel, A: Float[Array, "M N"], X: Float[Array, "N D"]) -> Float[Array, " N"]:
     """k(x,x) - |A|^2: the prior variance that the inducing variables leave unexplained."""
-    return jnp.maximum(kernel.diag(X) - jnp.sum(A**2, axis=0), 0.0)
+    return nonnegative(kernel.diag(X) - jnp.sum(A**2, axis=0))
+
+
+@jax.custom_jvp
+def nonnegative(x: Float[Array, "*R"]) -> Float[Array, "*R"]:
+    """max(x, 0) for what is negative by rounding alone: the derivative stays that of x."""
+    return jnp.maximum(x, 0)
+
+
+nonnegative.defjvps(lambda tangent, value, x: tangent)
 
 
 class PerDimension(AbstractInducingFeatures):

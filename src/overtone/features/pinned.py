@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from overtone.features.base import AbstractInducingFeatures
-from overtone.features.fourier import edge, frequencies, matern, sinusoids, spectral_diagonal
+from overtone.features.base import AbstractInducingFeatures, nonnegative
+from overtone.features.fourier import edge, matern, sinusoids, spectral_diagonal
 from overtone.kernels import AbstractMatern
 from overtone.linalg import Identity, small_cholesky, small_inverse
 from overtone.params import Param
@@ -111,7 +111,7 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         # |g|^2, where |amplitude phi|^2 is a constant, since a cosine and its sine have the same amplitude.
         density = ends.amplitude[: self.num_frequencies + 1] ** 2
         explained = inside * jnp.sum(density) + values[-1] - 2 * _small_sum(h[None], near[:size])[0]
-        var = jnp.maximum(spread, 0) + jnp.maximum(1 - explained, 0)
+        var = nonnegative(spread) + nonnegative(1 - explained)
         return (jnp.sqrt(kernel.variance) * mean).T, (kernel.variance * var).T
 
     def _moments(self, kernel: AbstractMatern, ends: Ends, q: AbstractGaussian):
