@@ -1,0 +1,41 @@
+"""Overtone's deep GP, through its own training loop."""
+
+import jax
+from jax.tree_util import Partial
+
+from benchmarks.protocol import case, data, serve
+from overtone.build import adam, build, negative_elbo
+from overtone.config import Config
+from overtone.data import Batches
+from overtone.fit import fit
+
+CHUNK = 20
+
+
+def main() -> None:
+    settings = case()
+    X, y = data(settings["inputs"])
+    y = y[:, None]
+    config = Config(
+        n_inducing=settings["frequencies"],
+        covariance=settings["covariance"],
+        preset=settings.get("preset", "default"),
+        batch_size=settings["batch"],
+        output="adam",
+    )
+    state = {"model": build(config, X, y), "first": 0}
+    loss = Partial(negative_elbo, num_data=len(X), num_samples=1)
+
+    def run(num: int) -> None:
+        batches = Batches(X, y, batch_size=settings["batch"], seed=state["first"])
+        state["first"] += 1
+        state["model"], _ = fit(
+            state["model"], loss, batches, key=jax.random.key(0), optim=adam(0.01, 5000), steps=num, chunk=CHUNK
+        )
+
+    with jax.enable_x64(True):
+        serve(run)
+
+
+if __name__ == "__main__":
+    main()
