@@ -1,4 +1,4 @@
-"""GPyTorch's deep GP, set as its documentation recommends: whitened, full covariance, k-means points, single precision."""
+"""GPyTorch's deep GP as its documentation sets it: whitened, full covariance, k-means points, single precision."""
 
 import gpytorch
 import numpy as np

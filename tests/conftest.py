@@ -9,8 +9,8 @@ matplotlib.use("Agg")
 from jaxtyping import install_import_hook
 
 NAMES = (
-    "params", "linalg", "trigpoly", "kernels", "variational", "features", "means", "scaling", "layers", "likelihoods",
-    "mixture", "model", "diagnostics", "collapsed", "build", "data", "fit", "predictions",
+    "params", "linalg", "trigpoly", "quadratic", "kernels", "variational", "features", "means", "scaling", "layers",
+    "likelihoods", "mixture", "model", "diagnostics", "collapsed", "build", "data", "fit", "predictions",
 )  # fmt: skip
 CHECKED = [f"overtone.{name}" for name in NAMES]
 with install_import_hook(CHECKED, "beartype.beartype"):

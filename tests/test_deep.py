@@ -12,6 +12,7 @@ from overtone.diagnostics import outside_fraction, residual_fraction
 from overtone.features import FourierFeatures
 from overtone.model import DeepGP, draw, draw_prior, elbo, layer_marginals, predict, quasi_normal
 from overtone.params import unwrap
+from tests.posteriors import shaken
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -27,8 +28,7 @@ def random_model(method: str, **settings) -> DeepGP:
     rng = np.random.default_rng(1)
 
     def shake(layer):
-        q = jax.tree.map(lambda leaf: leaf + 0.5 * rng.normal(size=leaf.shape), layer.q)
-        return eqx.tree_at(lambda la: la.q, layer, q)
+        return eqx.tree_at(lambda la: la.q, layer, shaken(layer.q, 0.5, rng))
 
     return eqx.tree_at(lambda m: m.layers, model, tuple(shake(layer) for layer in model.layers))
 
@@ -44,11 +44,16 @@ def brute_force(model: DeepGP, num: int, seed: int) -> np.ndarray:
         H = np.asarray(jax.vmap(layer.scaling)(jnp.asarray(H)))
         num_outputs = layer.num_outputs
         eps = rng.normal(size=(num, *layer.q.mean.shape))
-        v = np.asarray(layer.q.mean) + np.einsum("pbmk,spbk->spbm", np.asarray(layer.q.sqrt()), eps)
+        root = np.asarray(layer.q.unit) * np.exp(layer.q.log_diag)[:, None]
+        v = np.asarray(layer.q.mean) + np.einsum("bmpk,sbpk->sbpm", root, eps)
         A, K = _covariances(layer, jnp.asarray(H))
         conditional = K - np.swapaxes(A, 1, 2) @ A + (float(layer.noise) + 1e-10) * np.eye(len(X))
         noise = np.linalg.cholesky(conditional) @ rng.normal(size=(num, len(X), num_outputs))
-        H = np.einsum("smn,spm->snp", A, v.reshape(num, num_outputs, -1)) + noise + _means(layer, jnp.asarray(H))
+        H = (
+            np.einsum("smn,spm->snp", A, np.swapaxes(v, 1, 2).reshape(num, num_outputs, -1))
+            + noise
+            + _means(layer, jnp.asarray(H))
+        )
     return H
 
 

@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "overtone"
 # Each group may import from the groups before it, and from its own.
 ORDER = [
     {"params", "data", "config", "cache"},
-    {"linalg", "trigpoly", "kernels", "likelihoods", "mixture", "means", "scaling", "variational", "fit"},
+    {"linalg", "trigpoly", "quadratic", "kernels", "likelihoods", "mixture", "means", "scaling", "variational", "fit"},
     {"features"},
     {"layers"},
     {"model"},

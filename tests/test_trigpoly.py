@@ -8,14 +8,55 @@ import pytest
 from overtone.features import PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
 from overtone.kernels import Additive, Matern12, Matern32, Matern52
-from overtone.variational import Full, LowRank, MeanField
+from overtone.trigpoly import evaluate, harmonics
+from tests.posteriors import KINDS, shaken
 
 RNG = np.random.default_rng(0)
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def low_rank(shape, variance, dtype):
-    return LowRank.start(shape, variance, dtype, rank=4)
+@pytest.mark.parametrize("num", [1, 2, 7, 50])
+def test_harmonics_are_the_sinusoids(num):
+    t = RNG.uniform(-10, 10, size=5)
+    below, above = (np.asarray(table).reshape(-1, 2, 5) for table in harmonics(jnp.asarray(t), num))
+    assert len(below) >= num
+    table = np.concatenate([below, above])
+    assert 2 * num <= len(table) <= 2 * num + 2 * num**0.5 + 1
+    k = np.arange(1, len(table) + 1)[:, None]
+    np.testing.assert_allclose(table, np.stack([np.cos(k * t), np.sin(k * t)], axis=1), atol=1e-11)
+
+
+def sinusoids(num, t):
+    k = jnp.arange(num + 1)[:, None]
+    return jnp.concatenate([jnp.cos(k * t), jnp.sin(k[1:] * t)])
+
+
+@pytest.mark.parametrize("num_stacks", [1, 2])
+@pytest.mark.parametrize("num", [1, 2, 9])
+def test_values_and_gradients_agree_with_direct_products(num, num_stacks):
+    high, t = RNG.normal(size=(3, 4 * num + 1)), RNG.uniform(0, 6, size=8)
+    low = tuple(RNG.normal(size=(size, 2 * num + 1)) for size in (2, 20)[:num_stacks])
+    args = jax.tree.map(jnp.asarray, (high, low, t))
+
+    def direct(high, low, t):
+        return high @ sinusoids(2 * num, t), tuple(stack @ sinusoids(num, t) for stack in low)
+
+    def loss(function, argnums):
+        def value(*args):
+            return sum(jnp.sum(jnp.sin(values) * jnp.arange(8)) for values in jax.tree.leaves(function(*args)))
+
+        return jax.jit(jax.value_and_grad(value, argnums=argnums))
+
+    for argnums in ((0, 1, 2), (0, 1), (2,)):  # fixed points take a shorter way
+        ours, theirs = loss(evaluate, argnums)(*args), loss(direct, argnums)(*args)
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_one_of_the_values_alone_has_a_gradient():
+    high, low, t = jnp.ones((1, 9)), (jnp.ones((1, 5)),), jnp.linspace(0, 1, 4)
+    slope = jax.grad(lambda t: jnp.sum(evaluate(high, low, t)[0]))(t)
+    np.testing.assert_allclose(slope, jax.grad(lambda t: jnp.sum(high @ sinusoids(4, t)))(t), rtol=1e-12)
 
 
 def layer(kind, posterior, dtype):
@@ -24,13 +65,14 @@ def layer(kind, posterior, dtype):
     ends = (jnp.full(3, edge, dtype) for edge in (-0.02, 1.02))
     features = PerDimension(PinnedFourierFeatures(*ends, 12, kind.order), 3)
     kernel = Additive(kind(jnp.asarray([0.3, 0.5, 0.2], dtype), jnp.asarray([0.1, 0.3, 1.0], dtype)))
-    q = posterior((3, 2, features.num_features // 3), 0.5, dtype)
-    q = jax.tree.map(lambda leaf: leaf + (0.1 * rng.normal(size=leaf.shape)).astype(dtype), q)
+    q = KINDS[posterior]((3, 2, features.num_features // 3), 0.5, dtype)
+    q = shaken(q, 0.1, rng)
     return features, kernel, q, jnp.asarray(rng.uniform(-0.2, 1.2, size=(257, 3)), dtype)
 
 
 @pytest.mark.parametrize(
-    ("kind", "posterior"), [(Matern12, Full.start), (Matern32, Full.start), (Matern52, Full.start), (Matern32, MeanField.start), (Matern32, low_rank)]
+    ("kind", "posterior"),
+    [(Matern12, "full"), (Matern32, "full"), (Matern52, "full"), (Matern32, "mean-field"), (Matern32, "low-rank")],
 )
 def test_layer_marginals_and_gradients_agree_with_the_generic_path(kind, posterior):
     def loss(marginals):
@@ -52,7 +94,7 @@ def test_layer_marginals_and_gradients_agree_with_the_generic_path(kind, posteri
 @pytest.mark.parametrize("kind", [Matern12, Matern32, Matern52])
 def test_single_precision_is_as_exact_as_the_generic_path(kind):
     """Both round; the polynomial must be no worse than a few times the direct product, measured against float64."""
-    args = layer(kind, Full.start, np.float32)
+    args = layer(kind, "full", np.float32)
     exact = jax.jit(AbstractInducingFeatures.marginals)(*jax.tree.map(lambda leaf: leaf.astype(np.float64), args))
     ours, generic = jax.jit(PerDimension.marginals)(*args), jax.jit(AbstractInducingFeatures.marginals)(*args)
     for fast, direct, truth in zip(ours, generic, exact, strict=True):

@@ -44,7 +44,7 @@ PAPER_INTERVAL = (-2.0, 3.0)
 FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; hidden layers move more
 LENGTHSCALE = 0.2  # in units of the data's range
 KMEANS_ROWS = 20_000
-RANK = 10  # of the correlated part of a low-rank covariance
+RANK = 8  # of the correlated part of a low-rank covariance
 NOISE, NOISE_FLOOR = 0.1, 1e-6  # of the likelihood, for a target of variance 1
 
 

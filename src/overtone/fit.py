@@ -106,7 +106,8 @@ def _compiled() -> Callable:
         jax.jit(lambda x: x, compiler_options=options)(0.0)
     except jax.errors.JaxRuntimeError:
         options = {}
-    return eqx.filter_jit(_run, compiler_options=options)
+    jit: Callable = eqx.filter_jit
+    return jit(_run, compiler_options=options)
 
 
 def _run(

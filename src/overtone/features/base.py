@@ -100,6 +100,7 @@ class PerDimension(AbstractInducingFeatures):
     def marginals(self, kernel, q, X):
         if len(q.mean) != self.num_dims:
             return AbstractInducingFeatures.marginals(self, kernel, q, X)
+
         # Independent components: their means and variances add up.
         def one(features, kernel, q, x):
             return features.marginals(kernel, jax.tree.map(lambda leaf: leaf[None], q), x[:, None])

@@ -1,0 +1,147 @@
+"""Quadratic forms of Fourier features as trigonometric polynomials.
+
+Products of two sinusoids are sums of two, so phi^T Q phi is a polynomial of degree 2M for any matrix Q: once its
+coefficients are known, each point costs O(M) instead of O(M^2), with the same result to rounding. No M x M matrix Q is
+formed: its factor is enough.
+"""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from overtone.trigpoly import degree
+
+MANY = 200  # frequencies from which on a fast Fourier transform beats a matrix product
+
+
+def sum_of_diagonal(s: Float[Array, "*R M2"]) -> Float[Array, "*R M4"]:
+    """Coefficients of phi^T diag(s) phi: cos^2 = (1 + cos(2k)) / 2, sin^2 = (1 - cos(2k)) / 2."""
+    num = degree(s)
+    first, cosines, sines = s[..., :1], s[..., 1 : num + 1], s[..., num + 1 :]
+    constant = first + 0.5 * jnp.sum(cosines + sines, axis=-1, keepdims=True)
+    even = 0.5 * (cosines - sines)
+    doubled = jnp.stack([jnp.zeros_like(even), even], axis=-1).reshape(*even.shape[:-1], 2 * num)
+    return jnp.concatenate([constant, doubled, jnp.zeros_like(doubled)], axis=-1)
+
+
+def quadratic_forms(
+    first: int,
+    readout: np.ndarray,
+    amplitude: Float[Array, " K"],
+    weights: Float[Array, "P rank"],
+    U: Float[Array, "K P rank"],
+) -> tuple[Float[Array, "P M4"], Float[Array, "K P e"]]:
+    """For W = diag(amplitude) U and each output, two views of the matrix W diag(weights) W^T:
+
+    squares: the coefficients of its quadratic form in phi, which multiplies all rows but the first and last `first`;
+    crossed: its product with readout^T.
+
+    The values of the columns of W on 4M + 1 points of a period, squared and summed, have the coefficients as their
+    Fourier transform. With E and O the even and odd parts at the points t of half a period, the values at t and -t are
+    E + O and E - O: one product of a constant matrix with U, and one more for its derivative. The derivatives of
+    amplitude and weights are by-products, since both only scale U.
+    """
+    num, dtype, size = (len(U) - 2 * first) // 2, U.dtype, len(readout)
+    fast = num >= MANY
+    rows = readout.astype(dtype) if fast else np.concatenate([readout.astype(dtype), _grid(num, first, dtype)])
+
+    @jax.custom_vjp
+    def forms(amplitude, weights, U):
+        return forward(amplitude, weights, U)[0]
+
+    def forward(amplitude, weights, U):
+        found = jnp.tensordot(rows * amplitude, U, 1)
+        z = found[:size]
+        if fast:
+            W = amplitude[:, None, None] * U
+            values = _transform(jnp.moveaxis(W[first : len(U) - first], 0, -1), _num_points(num))
+            sums = jnp.einsum("prn,pr->pn", values**2, weights)
+            squares = _to_coefficients(num, dtype) * _transform_back(sums, 2 * num)
+        else:
+            values = found[size:].reshape(2, -1, *weights.shape)
+            squares = _squares(values[0], values[1], weights)
+        crossed = amplitude[:, None, None] * jnp.einsum("kpr,ipr->kpi", U, weights * z)
+        return (squares, crossed), (amplitude, weights, U, z, values)
+
+    def backward(saved, gradient):
+        amplitude, weights, U, z, values = saved
+        by_squares, by_crossed = gradient
+        by_found = weights * jnp.einsum("kpi,kpr->ipr", amplitude[:, None, None] * by_crossed, U)
+        if fast:
+            by_sums = _transform(_to_coefficients(num, dtype) * by_squares, _num_points(num))
+            waves = _transform_back(2 * by_sums[:, None] * weights[..., None] * values, num)
+            by_W = jnp.tensordot(rows.T, by_found, 1)
+            by_W = by_W.at[first : len(U) - first].add(jnp.moveaxis(waves, -1, 0))
+        else:
+            by_values = _squares_backward(values[0], values[1], weights, by_squares)
+            by_W = jnp.tensordot(rows.T, jnp.concatenate([by_found, *by_values]), 1)
+        by_W = by_W + jnp.einsum("kpi,ipr->kpr", by_crossed, weights * z)
+        by_U = amplitude[:, None, None] * by_W
+        by_weights = jnp.einsum("kpr,kpr->pr", by_U, U) / (2 * weights)
+        return jnp.einsum("kpr,kpr->k", by_W, U), by_weights, by_U
+
+    forms.defvjp(forward, backward)
+    return forms(amplitude, weights, U)
+
+
+def _squares(even: Float[Array, "G P rank"], odd: Float[Array, "G P rank"], weights: Float[Array, "P rank"]):
+    """sum (E + O)^2 at t and sum (E - O)^2 at -t: a part that is even and one that is odd."""
+    to_cosines, to_sines = _half_period(degree(even, 0), even.dtype)[2:]
+    same, opposite = (jnp.sum(x * weights, axis=-1) for x in (even**2 + odd**2, 2 * even * odd))
+    return jnp.concatenate([to_cosines @ same, to_sines @ opposite]).T
+
+
+def _squares_backward(even, odd, weights, gradient):
+    num = degree(gradient)
+    to_cosines, to_sines = _half_period(num // 2, even.dtype)[2:]
+    same = 2 * (to_cosines.T @ gradient[:, : num + 1].T)[..., None] * weights
+    opposite = 2 * (to_sines.T @ gradient[:, num + 1 :].T)[..., None] * weights
+    return same * even + opposite * odd, same * odd + opposite * even
+
+
+def _grid(num: int, first: int, dtype) -> np.ndarray:
+    """From coefficients, behind `first` others, to even and odd parts at the points of half a period."""
+    cosines, sines, _, _ = _half_period(num, dtype)
+    zeros = np.zeros((len(cosines), first), dtype)
+    even = np.concatenate([zeros, cosines, 0 * sines, zeros], axis=1)
+    odd = np.concatenate([zeros, 0 * cosines, sines, zeros], axis=1)
+    return np.concatenate([even, odd])
+
+
+@lru_cache(maxsize=16)
+def _half_period(num: int, dtype) -> tuple[np.ndarray, ...]:
+    """Cosines and sines of degree M at 2M + 1 points of half a period, and the coefficients of even and odd values."""
+    k = np.arange(2 * num + 1)
+    angles = 2 * np.pi * np.outer(k, k) / (4 * num + 1)
+    cosines, sines = np.cos(angles), np.sin(angles)
+    twice = np.where(k == 0, 1, 2)  # t = 0 is one point, the others stand for t and -t; likewise for coefficients
+    to_cosines, to_sines = (twice[:, None] * m * twice / (4 * num + 1) for m in (cosines, sines))
+    matrices = cosines[:, : num + 1], sines[:, 1 : num + 1], to_cosines, to_sines[1:]
+    return tuple(matrix.astype(dtype) for matrix in matrices)
+
+
+def _num_points(num: int) -> int:
+    """Points of a period for a polynomial of degree 2M: a power of two above 4M."""
+    return 1 << (4 * num).bit_length()
+
+
+def _to_coefficients(num: int, dtype) -> np.ndarray:
+    """The factors from sums of values times sinusoids to coefficients."""
+    return (np.where(np.arange(4 * num + 1) == 0, 1, 2) / _num_points(num)).astype(dtype)
+
+
+def _transform(coefficients: Float[Array, "*R M2"], points: int) -> Float[Array, "*R points"]:
+    """Values at equal distances on a period."""
+    constant, cosines, sines = jnp.split(coefficients, [1, degree(coefficients) + 1], axis=-1)
+    real = jnp.concatenate([2 * constant, cosines], axis=-1)
+    waves = jax.lax.complex(real, -jnp.concatenate([jnp.zeros_like(constant), sines], axis=-1))
+    return 0.5 * jnp.fft.irfft(waves, points, norm="forward")
+
+
+def _transform_back(values: Float[Array, "*R points"], num: int) -> Float[Array, "*R M2"]:
+    """Sums of values times 1, cosines, sines: the transpose of `_transform`."""
+    waves = jnp.fft.rfft(values)[..., : num + 1]
+    return jnp.concatenate([waves.real, -waves.imag[..., 1:]], axis=-1)

@@ -1,0 +1,59 @@
+"""Quadratic forms as polynomials against dense matrices, values and gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from overtone.quadratic import MANY, quadratic_forms, sum_of_diagonal
+from overtone.trigpoly import evaluate
+
+RNG = np.random.default_rng(0)
+pytestmark = pytest.mark.usefixtures("x64")
+T = np.linspace(0, 6, 11)
+
+
+def sinusoids(num):
+    k = np.arange(num + 1)[:, None]
+    return np.concatenate([np.cos(k * T), np.sin(k[1:] * T)])
+
+
+def values(coefficients, num):
+    return evaluate(coefficients, (jnp.zeros((1, 2 * num + 1)),), jnp.asarray(T))[0]
+
+
+@pytest.mark.parametrize("num", [1, 6])
+def test_diagonal(num):
+    s, phi = RNG.uniform(size=(3, 2 * num + 1)), sinusoids(num)
+    np.testing.assert_allclose(values(sum_of_diagonal(jnp.asarray(s)), num), s @ phi**2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("num", "rank"), [(1, 2), (6, 17), (6, 2), (MANY - 1, 2), (MANY, 2)])
+@pytest.mark.parametrize("first", [1, 2])
+def test_factor(num, rank, first):
+    """By a matrix product, and from MANY frequencies on by a fast Fourier transform."""
+    size, phi = 2 * num + 1 + 2 * first, jnp.asarray(sinusoids(num))
+    readout = RNG.normal(size=(3, size))
+    args = RNG.uniform(0.5, 1, size=size), RNG.uniform(0.5, 1, size=(2, rank)), RNG.normal(size=(size, 2, rank)) / num
+    by_values, by_crossed = jnp.asarray(RNG.normal(size=(2, 11))), jnp.asarray(RNG.normal(size=(size, 2, 3)))
+
+    def direct(amplitude, weights, U):
+        W = amplitude[:, None, None] * U
+        Q = jnp.einsum("ipr,pr,jpr->pij", W, weights, W)
+        inner = Q[:, first : size - first, first : size - first]
+        return jnp.einsum("in,pij,jn->pn", phi, inner, phi), jnp.einsum("pij,ej->ipe", Q, readout)
+
+    def ours(amplitude, weights, U):
+        squares, crossed = quadratic_forms(first, readout, amplitude, weights, U)
+        return values(squares, num), crossed
+
+    def loss(function):
+        def value(*args):
+            at, crossed = function(*args)
+            return jnp.sum(jnp.sin(at) * by_values) + jnp.sum(jnp.cos(crossed) * by_crossed), (at, crossed)
+
+        return jax.jit(jax.value_and_grad(value, argnums=(0, 1, 2), has_aux=True))
+
+    args = tuple(map(jnp.asarray, args))
+    for a, b in zip(*(jax.tree.leaves(loss(function)(*args)) for function in (ours, direct)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
