@@ -1,8 +1,9 @@
 # Two commands: `make demo` and `make test`. Each builds .venv from the pinned constraints if it is not there.
+# `make bench` compares with other libraries, in an environment of their own.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format
+.PHONY: demo test lint format bench
 .DEFAULT_GOAL := test
 
 .venv/ready: pyproject.toml constraints.txt
@@ -25,3 +26,11 @@ lint: .venv/ready
 format: .venv/ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+.venv-bench/ready: benchmarks/requirements.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --requirement benchmarks/requirements.txt
+	touch .venv-bench/ready
+
+bench: .venv/ready .venv-bench/ready
+	for part in machine residuals steps startup memory page; do $(BIN)/python -m benchmarks.$$part || exit 1; done

@@ -23,12 +23,13 @@ class Config:
     kernel: "matern12", "matern32", "matern52" or "rbf" (points only); "auto" is "matern32" for Fourier
         features and "rbf" for points, the better choice of each in the paper.
     covariance: of q(v): "block" is full for each input of a Fourier layer, "joint" is full over all inputs,
-        "mean-field" is diagonal. Layers of inducing points have one block.
+        "low-rank" a diagonal and a few directions of correlation for each input, the choice for hundreds of
+        frequencies, "mean-field" a diagonal. Layers of inducing points have one block.
     output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,
         which needs all rows in a batch; "adam" trains it like the rest, as in the paper; "auto" is
         "collapsed" where the rows fit into one batch.
-    preset: "default" pins the Fourier features at both ends of an interval around the data that is learned in each
-        layer and dimension; "paper" is faithful to the paper: plain features, fixed interval [-2, 3].
+    preset: "default" pins the Fourier features at both ends of an interval around the data, which is learned in each
+        hidden layer and dimension; "paper" is faithful to the paper: plain features, fixed interval [-2, 3].
     interval: [a, b] of the Fourier features in every layer, where [0, 1] is the range of the data; fixed, then.
         None leaves it to the preset.
     max_steps, batch_size, learning_rate, n_samples: of training.

@@ -1,0 +1,52 @@
+"""How long a user waits for the first training step: with an empty compilation cache, and with a filled one.
+
+Two layers, eight inputs, 50 frequencies, each run a new process.
+
+    python -m benchmarks.startup
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def child() -> None:
+    start = perf_counter()
+    import numpy as np
+
+    from overtone.sklearn import DeepGPRegressor
+
+    imported = perf_counter()
+    rng = np.random.default_rng(0)
+    X = rng.random((5000, 8))
+    model = DeepGPRegressor(n_inducing=50, max_steps=1, batch_size=1024)
+    model.fit(X, np.sin(6 * X[:, 0]))
+    print(json.dumps({"import": imported - start, "first_step": perf_counter() - imported}))
+
+
+def main() -> None:
+    RESULTS.mkdir(exist_ok=True)
+    lines = []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            for run in ("empty cache", "filled cache"):
+                output = subprocess.run(
+                    [sys.executable, "-m", "benchmarks.startup", "child"],
+                    env={**os.environ, "OVERTONE_CACHE": folder},
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                )
+                lines.append({"run": run, **json.loads(output.stdout.splitlines()[-1])})
+                print(lines[-1], flush=True)
+    (RESULTS / "startup.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+if __name__ == "__main__":
+    child() if sys.argv[1:] == ["child"] else main()
