@@ -26,3 +26,8 @@ def test_scalings_and_their_inverse():
     np.testing.assert_allclose(standard(table).std(axis=0), [1, 1, 1, 0], atol=1e-12)
     for scaling in (unit, standard):
         np.testing.assert_allclose(scaling.inverse(scaling(table)), table, atol=1e-12)
+
+
+def test_many_rows_need_no_matrix_between_them():
+    X = np.random.default_rng(0).normal(size=(200_000, 3)) * [1, 5, 2]
+    np.testing.assert_allclose(np.abs(linear_weight(X, 2)), [[0, 0], [1, 0], [0, 1]], atol=0.02)

@@ -43,7 +43,7 @@ MAX_HIDDEN = 30
 PAPER_INTERVAL = (-2.0, 3.0)
 FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; hidden layers move more
 LENGTHSCALE = 0.2  # in units of the data's range
-KMEANS_ROWS = 20_000
+KMEANS_ROWS, START_ROWS = 20_000, 100_000  # at most, to find out where layers start
 RANK = 8  # of the correlated part of a low-rank covariance
 NOISE, NOISE_FLOOR = 0.1, 1e-6  # of the likelihood, for a target of variance 1
 
@@ -52,10 +52,10 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
     """A model of the config, initialised for inputs X (N, D) and standardised targets y (N, P)."""
     dtype = np.dtype(config.dtype)
     num_hidden = config.hidden_width or min(X.shape[1], MAX_HIDDEN)
-    layers, H = [], np.asarray(X, float)
+    layers, H = [], np.asarray(X[:: 1 + len(X) // START_ROWS], float)
     for depth in range(config.num_layers):
         last = depth == config.num_layers - 1
-        scaling = unit_interval(H)
+        scaling = unit_interval(H if depth else X)
         H = scaling(H)
         num_outputs = y.shape[1] if last else num_hidden
         weight = linear_weight(H, num_outputs)
@@ -80,7 +80,7 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, *, progress: bool = Fals
     Call it under `jax.enable_x64(True)`: arrays keep the config's precision, and the closed-form output
     layer can use double precision for its one linear system.
     """
-    X, y = X.astype(config.dtype), y.astype(config.dtype)
+    X, y = (np.asarray(values, config.dtype) for values in (X, y))
     collapsed = config.output == "collapsed" or (config.output == "auto" and len(X) <= config.batch_size)
     if collapsed:
         loss = Partial(negative_collapsed, num_samples=config.n_samples)

@@ -61,7 +61,7 @@ def fit(
 
     A progress bar shows what `describe(model, loss)` returns after every `chunk` steps.
     """
-    start = perf_counter()
+    start, chunk = perf_counter(), min(chunk, steps)
     params, static = eqx.partition(model, trainable(model))
     flat, unravel = ravel_pytree(params)
     state = (flat, flat, optim.init(flat), jnp.asarray(True))

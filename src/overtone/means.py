@@ -45,5 +45,6 @@ def linear_weight(X: np.ndarray, num_outputs: int) -> np.ndarray:
     num_inputs = X.shape[1]
     if num_outputs >= num_inputs:
         return np.eye(num_inputs, num_outputs)
-    _, _, directions = np.linalg.svd(X - X.mean(axis=0))
-    return directions[:num_outputs].T
+    centred = X - X.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)  # D x D, in ascending order of variance
+    return directions[:, ::-1][:, :num_outputs]

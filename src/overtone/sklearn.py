@@ -96,10 +96,9 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         self.x_scaling_ = _scaling("X", unit_interval, X)
         self.y_scaling_ = _scaling("y", standardise, Y)
         keep_compiled_programs()
+        X, Y = self.x_scaling_.columns(X, config.dtype), self.y_scaling_.columns(Y, config.dtype)
         with jax.enable_x64(True):
-            self.model_, self.history_ = train(
-                self.config_, self.x_scaling_(X), self.y_scaling_(Y), progress=self.verbose
-            )
+            self.model_, self.history_ = train(self.config_, X, Y, progress=self.verbose)
         return self
 
     def predict(self, X, return_std: bool = False):
