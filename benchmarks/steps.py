@@ -1,7 +1,8 @@
 """Time of a training step, ours and the peers', side by side.
 
 All workers of a comparison are alive at once and take turns, round after round, so that a slow minute of the machine
-hits all of them alike; only ratios within a comparison mean something. One JSON line for each measurement.
+hits all of them alike; only ratios within a comparison mean something. One JSON line for each measurement. A run that
+was stopped goes on with the comparisons that are not complete; delete results/steps.jsonl to measure all anew.
 
     python -m benchmarks.steps [rounds]
 """
@@ -10,8 +11,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-
-import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
 OURS, PEERS = sys.executable, ".venv-bench/bin/python"
@@ -78,26 +77,37 @@ class Worker:
         self.process.wait()
 
 
+def complete(path: Path, rounds: int) -> list[dict]:
+    """The lines of all comparisons that were measured to the end."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    counts = {name: sum(line["comparison"] == name for line in lines) for name in COMPARISONS}
+    whole = {name for name, cases in COMPARISONS.items() if counts[name] == rounds * len(cases)}
+    return [line for line in lines if line["comparison"] in whole]
+
+
+def measure(name: str, rounds: int, file) -> None:
+    workers = [Worker(settings) for settings in COMPARISONS[name]]
+    for turn in range(rounds):
+        for worker in workers:
+            line = {"comparison": name, **worker.settings, "round": turn, "milliseconds": 1e3 * worker.measure()}
+            file.write(json.dumps({**line, "first_step": worker.first}) + "\n")
+        file.flush()
+        print(f"{name}: round {turn + 1} of {rounds}", flush=True)
+    for worker in workers:
+        worker.close()
+
+
 def main(rounds: int) -> None:
     RESULTS.mkdir(exist_ok=True)
-    with (RESULTS / "steps.jsonl").open("w") as file:
-        for name, cases in COMPARISONS.items():
-            workers = [Worker(settings) for settings in cases]
-            for turn in range(rounds):
-                for worker in workers:
-                    seconds = worker.measure()
-                    line = {"comparison": name, **worker.settings, "round": turn, "milliseconds": 1e3 * seconds}
-                    file.write(json.dumps({**line, "first_step": worker.first}) + "\n")
-                file.flush()
-            for worker in workers:
-                worker.close()
-            medians = {}
-            for line in (json.loads(line) for line in (RESULTS / "steps.jsonl").read_text().splitlines()):
-                if line["comparison"] == name:
-                    key = (line["library"], line.get("covariance"), line.get("preset"), line["frequencies"])
-                    medians.setdefault(key, []).append(line["milliseconds"])
-            print(name, {key: f"{np.median(values):.2f}" for key, values in medians.items()}, flush=True)
+    path = RESULTS / "steps.jsonl"
+    lines = complete(path, rounds)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = {line["comparison"] for line in lines}
+    with path.open("a") as file:
+        for name in COMPARISONS:
+            if name not in done:
+                measure(name, rounds, file)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 9)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
