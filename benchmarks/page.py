@@ -92,15 +92,17 @@ def growth(lines: list[dict]) -> str:
 
 
 def bars(lines: list[dict]) -> None:
-    figure, all_axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
+    figure, all_axes = plt.subplots(3, 1, figsize=(8, 8), layout="constrained")
     for axes, (name, title) in zip(all_axes, TITLES.items(), strict=True):
         times = grouped([line for line in lines if line["comparison"] == name], label)
         names = sorted(times, key=lambda key: -np.median(times[key]))
         colours = ["C0" if key.startswith("Overtone") else "0.6" for key in names]
-        axes.barh(names, [np.median(times[key]) for key in names], color=colours)
-        axes.set(xlabel="ms per step", xscale="log")
-        axes.set_title(title, fontsize=8)
-        axes.tick_params(labelsize=7)
+        drawn = axes.barh(names, [np.median(times[key]) for key in names], color=colours)
+        axes.bar_label(drawn, fmt=" %.3g", fontsize=8)
+        axes.set_xlabel("ms per step", fontsize=8)
+        axes.set_title(title, fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.margins(x=0.12)
     figure.savefig(RESULTS / "steps.png", dpi=120)
 
 
