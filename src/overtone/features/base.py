@@ -58,7 +58,7 @@ class AbstractInducingFeatures(eqx.Module):
 
 def residual(kernel: AbstractKernel, A: Float[Array, "M N"], X: Float[Array, "N D"]) -> Float[Array, " N"]:
     """k(x,x) - |A|^2: the prior variance that the inducing variables leave unexplained."""
-    return nonnegative(kernel.diag(X) - jnp.sum(A**2, axis=0))
+    return jnp.maximum(kernel.diag(X) - jnp.sum(A**2, axis=0), 0.0)
 
 
 @jax.custom_jvp
