@@ -185,7 +185,7 @@ def main() -> None:
     rounds = 1 + max(line["round"] for line in lines)
     page = (
         "# Benchmarks\n\n"
-        "Made by `make bench` (about half an hour on two cores); the JSON lines beside this page hold every "
+        "Made by `make bench` (about a quarter of an hour on two cores); the JSON lines beside this page hold every "
         "measurement. All workers of a comparison are alive at once and take turns, "
         f"{rounds} rounds, so that a slow minute of the machine hits all alike: look at the ratios, not at the "
         "milliseconds. Peers run as they recommend: GPyTorch in single precision with a Cholesky variational "
