@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from overtone.features.base import nonnegative
 from overtone.features.ends import Ends, signs, unit_kernel
+from overtone.features.fourier import edge
 from overtone.kernels import AbstractMatern
 from overtone.quadratic import quadratic_forms, sum_of_diagonal
 from overtone.trigpoly import evaluate
@@ -95,7 +96,8 @@ def _forms_of_factor(L: np.ndarray, ends: Ends, U: Float[Array, "1 K P rank"], w
     # z = scale * readout (amplitude U), where the frequencies in B are 0, 1, 2, ... times the step.
     readout = np.zeros((3 * size, num), L.dtype)
     readout[:size, :size] = L
-    readout[size : 2 * size, size:-size] = _edge((num - 2 * size) // 2, size - 1)
+    with jax.ensure_compile_time_eval():
+        readout[size : 2 * size, size:-size] = edge(jnp.arange((num - 2 * size) // 2 + 1, dtype=L.dtype), size - 1)
     readout[2 * size :, -size:] = np.eye(size)
     one = np.ones(size, L.dtype)
     amplitude = jnp.concatenate([one, ends.amplitude, one])
@@ -113,13 +115,6 @@ def _forms_of_diagonal(L: np.ndarray, ends: Ends, s: Float[Array, "P K"]):
     weighted = s2 * ends.amplitude
     gram = jax.vmap(lambda s1, s2, s3: _block_diagonal((L * s1) @ L.T, (ends.B * s2) @ ends.B.T, jnp.diag(s3)))
     return Forms(sum_of_diagonal(weighted * ends.amplitude), -ends.B * weighted[:, None], gram(s1, s2, s3))
-
-
-def _edge(num: int, order: int) -> np.ndarray:
-    """phi and its derivatives up to `order` at 0: cosines 1, 0, -k^2; sines 0, k, 0."""
-    k = np.arange(1, num + 1)
-    zero, one = np.zeros_like(k), np.ones_like(k)
-    return np.asarray([[1, *one, *zero], [0, *zero, *k], [0, *-(k**2), *zero]][: order + 1], float)
 
 
 def _split(V: Float[Array, "K *R"], size: int):
