@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from overtone.features import PinnedFourierFeatures
+from overtone.features.base import AbstractInducingFeatures
 from overtone.kernels import Matern12, Matern32, Matern52
 from tests.reference.karhunen_loeve import optimal_residual
 from tests.reference.matern import Matern
@@ -85,6 +86,40 @@ def test_the_interval_has_a_gradient():
     ]
     np.testing.assert_allclose(gradient, np.array(difference) / (2 * step), rtol=1e-4)
     assert gradient[0] < 0 < gradient[1]  # a tighter interval explains more
+
+
+@pytest.mark.parametrize("kind", MATERNS)
+def test_normal_equations_agree_with_the_features_themselves(kind):
+    """Values, and gradients by kernel, interval, inputs and targets, with rows inside and beyond both ends."""
+    rng = np.random.default_rng(0)
+    x, Y = jnp.asarray(rng.uniform(-0.3, 1.3, size=(200, 1))), jnp.asarray(rng.normal(size=(200, 2)))
+    features, kernel = setting(kind, 0.2, 6)
+    weights = jnp.asarray(rng.normal(size=(features.num_features,) * 2))
+
+    def both(method):
+        def value(features, kernel, x, Y):
+            gram, projected = method(features, kernel, x, Y)
+            return jnp.sum(jnp.sin(gram) * weights) + jnp.sum(jnp.cos(projected)), (gram, projected)
+
+        grad = eqx.filter_value_and_grad(lambda args: value(*args), has_aux=True)
+        return jax.tree.leaves(eqx.filter_jit(grad)((features, kernel, x, Y)))
+
+    ours = both(PinnedFourierFeatures.normal_equations)
+    generic = both(AbstractInducingFeatures.normal_equations)
+    for a, b in zip(ours, generic, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * float(jnp.max(jnp.abs(b))))
+
+
+def test_normal_equations_in_single_precision_are_those_of_double():
+    """Inputs and parameters are as they are, all that follows is computed in double precision."""
+    rng = np.random.default_rng(0)
+    x, Y = (jnp.asarray(rng.uniform(size=(500, 1)), jnp.float32) for _ in range(2))
+    single = setting(Matern32, 0.125, 100, jnp.float32)
+    double = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), (single, x, Y))
+    method = eqx.filter_jit(PinnedFourierFeatures.normal_equations)
+    for a, b in zip(method(*single, x, Y), method(*double[0], *double[1:]), strict=True):
+        assert a.dtype == jnp.float64
+        np.testing.assert_array_equal(a, b)
 
 
 def test_a_kernel_of_another_order_is_refused():

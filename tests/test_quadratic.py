@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.quadratic import MANY, quadratic_forms, sum_of_diagonal
+from overtone.quadratic import MANY, gram_of_sums, quadratic_forms, sum_of_diagonal
 from overtone.trigpoly import evaluate
 
 RNG = np.random.default_rng(0)
@@ -57,3 +57,9 @@ def test_factor(num, rank, first):
     args = tuple(map(jnp.asarray, args))
     for a, b in zip(*(jax.tree.leaves(loss(function)(*args)) for function in (ours, direct)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("num", [1, 2, 6])
+def test_gram_of_sums(num):
+    phi, twice = sinusoids(num), sinusoids(2 * num)
+    np.testing.assert_allclose(gram_of_sums(jnp.asarray(twice.sum(axis=1))), phi @ phi.T, atol=1e-12)

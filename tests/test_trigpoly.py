@@ -8,7 +8,7 @@ import pytest
 from overtone.features import PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
 from overtone.kernels import Additive, Matern12, Matern32, Matern52
-from overtone.trigpoly import evaluate, harmonics
+from overtone.trigpoly import ROWS, evaluate, harmonics, sums
 from tests.posteriors import KINDS, shaken
 
 RNG = np.random.default_rng(0)
@@ -57,6 +57,26 @@ def test_one_of_the_values_alone_has_a_gradient():
     high, low, t = jnp.ones((1, 9)), (jnp.ones((1, 5)),), jnp.linspace(0, 1, 4)
     slope = jax.grad(lambda t: jnp.sum(evaluate(high, low, t)[0]))(t)
     np.testing.assert_allclose(slope, jax.grad(lambda t: jnp.sum(high @ sinusoids(4, t)))(t), rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [8, ROWS + 5])
+@pytest.mark.parametrize("num", [1, 9])
+def test_sums_and_their_gradients_agree_with_direct_products(num, rows):
+    """In one chunk and in two, the second hardly filled."""
+    args = RNG.normal(size=(2, rows)), (RNG.normal(size=(1, rows)), RNG.normal(size=(3, rows))), RNG.uniform(0, 6, rows)
+
+    def direct(high, low, t, num):
+        return high @ sinusoids(2 * num, t).T, tuple(stack @ sinusoids(num, t).T for stack in low)
+
+    def both(function):
+        def value(*args):
+            found = function(*args, num)
+            return sum(jnp.sum(jnp.sin(a / rows)) for a in jax.tree.leaves(found)), found
+
+        return jax.jit(jax.value_and_grad(value, argnums=(0, 1, 2), has_aux=True))(*jax.tree.map(jnp.asarray, args))
+
+    for a, b in zip(*(jax.tree.leaves(both(function)) for function in (sums, direct)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
 def layer(kind, posterior, dtype):

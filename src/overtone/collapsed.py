@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from overtone.features.base import residual
 from overtone.likelihoods import Gaussian
 from overtone.model import DeepGP
 from overtone.params import unwrap
@@ -77,11 +76,10 @@ def _statistics(model: DeepGP, key, X, y, num_samples: int):
     def one(key):
         inputs, _, _ = model.propagate(model.draw_noise(key, 1, X.shape[0]), X)[-1]
         H = layer.scaling(inputs[0])
-        A = layer.features.whitened(layer.kernel, H)
-        target = (y - layer.mean_function(H)).astype(noise.dtype)
-        left = jnp.sum(residual(layer.kernel, A, H)).astype(noise.dtype)
-        A = A.astype(noise.dtype)
-        return A @ A.T, target.T @ A.T, jnp.sum(target**2, axis=0), left
+        target = y - layer.mean_function(H)
+        gram, projected = layer.features.normal_equations(layer.kernel, H, target)
+        left = jnp.sum(layer.kernel.diag(H).astype(noise.dtype)) - jnp.trace(gram)  # sum k - |A|^2
+        return gram, projected.T, jnp.sum(target.astype(noise.dtype) ** 2, axis=0), left
 
     num_samples = num_samples if len(model.layers) > 1 else 1
     draws = jax.vmap(one)(jax.random.split(key, num_samples))

@@ -27,6 +27,28 @@ def sum_of_diagonal(s: Float[Array, "*R M2"]) -> Float[Array, "*R M4"]:
     return jnp.concatenate([constant, doubled, jnp.zeros_like(doubled)], axis=-1)
 
 
+def gram_of_sums(sums: Float[Array, " M4"]) -> Float[Array, "M2 M2"]:
+    """sum phi phi^T over points, from the sums of the sinusoids up to 2M: a Toeplitz and a Hankel matrix in each block.
+
+    cos i cos j, sin i sin j = (cos(i - j) +- cos(i + j)) / 2,   cos i sin j = (sin(i + j) - sin(i - j)) / 2.
+    """
+    num = degree(sums) // 2
+    cosines = sums[: 2 * num + 1]
+    sines = jnp.concatenate([jnp.zeros(1, sums.dtype), sums[2 * num + 1 :]])
+    mirrored = [jnp.concatenate([sign * half[num:0:-1], half[: num + 1]]) for sign, half in ((1, cosines), (-1, sines))]
+    same, opposite = (_hankel(half) for half in (cosines, sines))
+    cosine_gap, sine_gap = (_hankel(half)[::-1] for half in mirrored)  # of j - i
+    cc, ss, cs = cosine_gap + same, (cosine_gap - same)[1:, 1:], (opposite + sine_gap)[:, 1:]
+    return 0.5 * jnp.concatenate([jnp.concatenate([cc, cs], axis=1), jnp.concatenate([cs.T, ss], axis=1)])
+
+
+def _hankel(values: Float[Array, " L"]) -> Float[Array, "n n"]:
+    """H[i, j] = values[i + j]: rows of one more than a period, so that each starts one later. No index is looked up."""
+    length = len(values)
+    num = (length + 1) // 2
+    return jnp.tile(values, num + 1)[: num * (length + 1)].reshape(num, length + 1)[:, :num]
+
+
 def quadratic_forms(
     first: int,
     readout: np.ndarray,

@@ -1,10 +1,11 @@
 """Trigonometric polynomials: what the marginals of a Fourier layer are.
 
 A polynomial of degree M is a vector of coefficients of phi = [1, cos(k t) k = 1..M, sin(k t) k = 1..M]. Values and
-derivatives at N points cost O(N M), and all polynomials share the sinusoids.
+derivatives at N points cost O(N M), and all polynomials share the sinusoids. So do sums of phi over the points:
+`evaluate` and `sums` are each other's transposes.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 FEW = 16  # rows that are summed quicker one by one
+ROWS = 1024  # points whose sinusoids are in memory at a time, for sums over all points
 
 
 def degree(coefficients: Array, axis: int = -1) -> int:
@@ -25,12 +27,11 @@ def evaluate(
     high: Float[Array, "R M4"], low: tuple[Float[Array, "_ M2"], ...], t: Float[Array, " N"]
 ) -> tuple[Float[Array, "R N"], tuple[Float[Array, "_ N"], ...]]:
     """Values at t of polynomials of degree 2M and, in some stacks, of degree M."""
-    values, _, _ = _values_and_slopes(high, low, t, with_slopes=False)
-    return values
+    return _values_and_slopes(harmonics(t, degree(low[0])), high, low, with_slopes=False)[0]
 
 
-def _values_and_slopes(high, low, t, with_slopes: bool):
-    below, above = harmonics(t, degree(low[0]))
+def _values_and_slopes(tables, high, low, with_slopes: bool):
+    below, above = tables
     # d/dt (C cos(k t) + S sin(k t)) = k S cos(k t) - k C sin(k t): derivatives need no sinusoids of their own.
     stacks = [high, *low]
     rows = [_interleaved(stack) for stack in stacks]
@@ -45,38 +46,77 @@ def _values_and_slopes(high, low, t, with_slopes: bool):
         values[i * len(stacks)] += more
     slopes = values[len(stacks) :]
     values = [value + stack[:, :1] for value, stack in zip(values, stacks, strict=False)]
-    return (values[0], tuple(values[1:])), slopes, (below, above)
+    return (values[0], tuple(values[1:])), slopes
 
 
 def _forward(high, low, t):
     with_slopes = t.perturbed  # fixed points need none
     high, low, t = jax.tree.map(lambda leaf: leaf.value, (high, low, t), is_leaf=lambda leaf: hasattr(leaf, "value"))
-    values, slopes, tables = _values_and_slopes(high, low, t, with_slopes)
+    tables = harmonics(t, degree(low[0]))
+    values, slopes = _values_and_slopes(tables, high, low, with_slopes)
     return values, (tables, slopes, high[:0])  # no row of it: the shape tells the degree
 
 
 def _backward(saved, gradient):
-    (below, above), slopes, high = saved
+    tables, slopes, high = saved
     by_high, by_low = jax.tree.map(_array, gradient, is_leaf=lambda leaf: isinstance(leaf, SymbolicZero))
-    stacks = [by_high, *by_low]
-    everything = jnp.concatenate(stacks)
-    # The large table on the left: only the small factor has to be transposed.
-    lower, upper = (below @ everything.T).T, (above @ by_high.T).T
-    upper = jnp.pad(upper, ((0, len(everything) - len(by_high)), (0, 0)))
-    sums = jnp.concatenate([lower, upper], axis=1).reshape(len(everything), -1, 2)
-    constants = jnp.sum(everything, axis=-1, keepdims=True)
-    found, start = [], 0
-    for stack, num in zip(stacks, [degree(high)] + [degree(high) // 2] * len(by_low), strict=True):
-        of = slice(start, start + len(stack))
-        found.append(jnp.concatenate([constants[of], sums[of, :num, 0], sums[of, :num, 1]], axis=1))
-        start += len(stack)
-    by_t = jnp.zeros(below.shape[1:], below.dtype)
-    for stack, slope in zip(stacks, slopes, strict=False):
+    by_t = jnp.zeros(tables[0].shape[1:], tables[0].dtype)
+    for stack, slope in zip([by_high, *by_low], slopes, strict=False):
         by_t += _inner(stack, slope)
-    return found[0], tuple(found[1:]), by_t
+    return *_sums(tables, by_high, by_low, degree(high) // 2), by_t
 
 
 evaluate.defvjp(_forward, _backward, symbolic_zeros=True)
+
+
+def sums(
+    high: Float[Array, "R N"], low: tuple[Float[Array, "_ N"], ...], t: Float[Array, " N"], num: int
+) -> tuple[Float[Array, "R M4"], tuple[Float[Array, "_ M2"], ...]]:
+    """The sums of phi(t) over the points, with weights: for the first up to degree 2M, for the others up to M.
+
+    By chunks of points, so that the sinusoids stay small.
+    """
+    rows = min(len(t), ROWS)
+    padding = -len(t) % rows
+
+    def chunks(a):
+        padded = jnp.pad(a, ((0, 0),) * (a.ndim - 1) + ((0, padding),))
+        return jnp.moveaxis(padded.reshape(*a.shape[:-1], -1, rows), -2, 0)
+
+    each = jax.lax.map(lambda chunk: _sums_of_chunk(*chunk, num), jax.tree.map(chunks, (high, low, t)))
+    return jax.tree.map(lambda a: jnp.sum(a, axis=0), each)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def _sums_of_chunk(high, low, t, num: int):
+    return _sums(harmonics(t, num), high, low, num)
+
+
+def _sums(tables, high, low, num: int):
+    below, above = tables
+    stacks = [high, *low]
+    everything = jnp.concatenate(stacks)
+    # The large table on the left: only the small factor has to be transposed.
+    lower, upper = (below @ everything.T).T, (above @ high.T).T
+    upper = jnp.pad(upper, ((0, len(everything) - len(high)), (0, 0)))
+    waves = jnp.concatenate([lower, upper], axis=1).reshape(len(everything), -1, 2)
+    constants = jnp.sum(everything, axis=-1, keepdims=True)
+    found, start = [], 0
+    for stack, most in zip(stacks, [2 * num] + [num] * len(low), strict=True):
+        of = slice(start, start + len(stack))
+        found.append(jnp.concatenate([constants[of], waves[of, :most, 0], waves[of, :most, 1]], axis=1))
+        start += len(stack)
+    return found[0], tuple(found[1:])
+
+
+def _sums_backward(num, saved, gradient):
+    high, low, t = saved
+    values, slopes = _values_and_slopes(harmonics(t, num), *gradient, with_slopes=True)
+    return *values, sum(_inner(stack, slope) for stack, slope in zip([high, *low], slopes, strict=True))
+
+
+# The sinusoids are computed again for the derivative: those of all chunks would not fit anywhere near.
+_sums_of_chunk.defvjp(lambda high, low, t, num: (_sums_of_chunk(high, low, t, num), (high, low, t)), _sums_backward)
 
 
 def _interleaved(coefficients: Float[Array, "R M2"], derivative: bool = False) -> Float[Array, "R K2"]:

@@ -55,6 +55,14 @@ class AbstractInducingFeatures(eqx.Module):
         A = self.whitened(kernel, X)
         return q.project(A), residual(kernel, A, X)[:, None] + q.spread(A)
 
+    def normal_equations(
+        self, kernel: AbstractKernel, X: Float[Array, "N D"], Y: Float[Array, "N P"]
+    ) -> tuple[Float[Array, "M M"], Float[Array, "M P"]]:
+        """A A^T and A Y, in the widest precision that is on: what regression on the features needs to know."""
+        widest = jax.dtypes.canonicalize_dtype(jnp.float64)
+        A = self.whitened(kernel, X).astype(widest)
+        return A @ A.T, A @ Y.astype(widest)
+
 
 def residual(kernel: AbstractKernel, A: Float[Array, "M N"], X: Float[Array, "N D"]) -> Float[Array, " N"]:
     """k(x,x) - |A|^2: the prior variance that the inducing variables leave unexplained."""
@@ -107,6 +115,12 @@ class PerDimension(AbstractInducingFeatures):
 
         mean, var = jax.vmap(one, in_axes=(0, 0, 0, 1))(self.parts, _parts(kernel), q, X)
         return mean.sum(axis=0), var.sum(axis=0)
+
+    def normal_equations(self, kernel, X, Y):
+        if self.num_dims > 1:  # features of different dimensions have no structure in common
+            return AbstractInducingFeatures.normal_equations(self, kernel, X, Y)
+        one = jax.tree.map(lambda leaf: leaf[0], (self.parts, _parts(kernel)))
+        return one[0].normal_equations(one[1], X, Y)
 
     def outside(self, X):
         return jax.vmap(lambda f, x: f.outside(x))(self.parts, X.T[:, :, None])[:, :, 0].T

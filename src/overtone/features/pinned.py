@@ -10,6 +10,7 @@ Divided by their standard deviations they are the whitened variables v = (v1, v2
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -21,6 +22,8 @@ from overtone.features.pinned_marginals import Place, pinned_marginals
 from overtone.kernels import AbstractMatern
 from overtone.linalg import Identity
 from overtone.params import Param
+from overtone.quadratic import gram_of_sums
+from overtone.trigpoly import sums
 
 
 class PinnedFourierFeatures(AbstractInducingFeatures):
@@ -39,25 +42,48 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         return Identity(self.num_features)
 
     def Kuf(self, kernel, X):
-        kernel, size = self._checked(kernel), self.order + 1
+        kernel = self._checked(kernel)
         place = self._place(kernel, X[:, 0])
-        position, beyond, rho = place.position, place.beyond, place.rho
-        unit, known = unit_kernel(type(kernel), rho.dtype), ends(type(kernel), self.num_frequencies, rho)
-        from_a, from_b, outside = (unit.extrapolation(rho * r) for r in (position, 1 - position, jnp.abs(beyond)))
+        w = 2 * jnp.pi * jnp.arange(self.num_frequencies + 1, dtype=place.rho.dtype)
+        waves = sinusoids(w, place.position) * (place.beyond == 0)
+        return self._combined(kernel, place, jnp.concatenate([waves, self._extrapolations(kernel, place)]))
 
-        # Inside: 1. L^T c(x - a), 2. psi / sqrt(d), 3. what is left of s(b).
-        L = jnp.asarray(np.linalg.cholesky(kernel.state_correlation), rho.dtype)
-        waves = sinusoids(2 * jnp.pi * jnp.arange(self.num_frequencies + 1, dtype=rho.dtype), position)
-        phi = known.amplitude[:, None] * waves
-        third = known.third @ jnp.concatenate([from_a, from_b, known.B @ phi])
-        within = jnp.concatenate([L.T @ from_a, phi - known.B.T @ from_a, third])
+    def _extrapolations(self, kernel: AbstractMatern, place: Place) -> Float[Array, "four N"]:
+        """c(x - a) and c(b - x) inside, c(a - x) before, c(x - b) after; each is zero elsewhere."""
+        unit, position, beyond = unit_kernel(type(kernel), place.rho.dtype), place.position, place.beyond
+        from_a, from_b, outside = (unit.extrapolation(place.rho * r) for r in (position, 1 - position, jnp.abs(beyond)))
+        inside = beyond == 0
+        return jnp.concatenate([from_a * inside, from_b * inside, outside * (beyond < 0), outside * (beyond > 0)])
 
-        # Beyond an end, f is c(r) times the state there and something independent.
-        at_a = jnp.pad(L.T * signs(self.order), ((0, self.num_features - size), (0, 0)))
+    def _combined(self, kernel: AbstractMatern, place: Place, parts: Float[Array, "K R"]) -> Float[Array, "M R"]:
+        """The features, or anything linear in them, from sinusoids and extrapolations, or from the same of those.
+
+        Inside: 1. L^T c(x - a), 2. psi / sqrt(d), 3. what is left of s(b).
+        Beyond an end, f is c(r) times the state there and something independent.
+        """
+        size, known = self.order + 1, ends(type(kernel), self.num_frequencies, place.rho)
+        waves, (from_a, from_b, before, after) = parts[: -4 * size], jnp.split(parts[-4 * size :], 4)
+        L = jnp.asarray(np.linalg.cholesky(kernel.state_correlation), parts.dtype)
         F, gap, last = jnp.split(known.after, 3, axis=1)
-        at_b = jnp.concatenate([F @ L, gap @ known.B, last], axis=1).T
-        g = jnp.where(beyond > 0, at_b @ outside, jnp.where(beyond < 0, at_a @ outside, within))
-        return jnp.sqrt(kernel.variance) * g
+        phi = known.amplitude[:, None] * waves
+        first = L.T @ (from_a + signs(self.order)[:, None] * before + F.T @ after)
+        second = phi + known.B.T @ (gap.T @ after - from_a)
+        third = known.third @ jnp.concatenate([from_a, from_b, known.B @ phi]) + last.T @ after
+        return jnp.sqrt(kernel.variance) * jnp.concatenate([first, second, third])
+
+    def normal_equations(self, kernel, X, Y):
+        """In O(M) for each row: products of two sinusoids are sums of two, so 4M + 1 sums over the rows say it all."""
+        widest = jax.dtypes.canonicalize_dtype(jnp.float64)
+        self, kernel, x, Y = jax.tree.map(lambda leaf: leaf.astype(widest), (self, self._checked(kernel), X[:, 0], Y))
+        place = self._place(kernel, x)
+        inside, e = (place.beyond == 0).astype(widest), self._extrapolations(kernel, place)
+        near = e[: 2 * (self.order + 1)]
+        weights = near, inside * Y.T
+        squares, (crossed, with_Y) = sums(inside[None], weights, 2 * jnp.pi * place.position, self.num_frequencies)
+        crossed = jnp.pad(crossed, ((0, len(e) - len(near)), (0, 0)))
+        parts = jnp.block([[gram_of_sums(squares[0]), crossed.T], [crossed, e @ e.T]])
+        half = self._combined(kernel, place, parts).T
+        return self._combined(kernel, place, half), self._combined(kernel, place, jnp.concatenate([with_Y.T, e @ Y]))
 
     def marginals(self, kernel, q, X):
         """The default's result in O(M) for each row: the features' quadratic forms are trigonometric polynomials."""
