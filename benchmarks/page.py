@@ -21,18 +21,7 @@ TITLES = {
     "D1-M500": "One input, 500 frequencies against 1,001 points",
 }
 COVARIANCES = {"block": "full covariance", "low-rank": "diagonal plus rank 8", "mean-field": "diagonal covariance"}
-SUMMARY = """What was aimed at, and the verdict on the run of 16 November 2026:
-
-- One input, 50 frequencies: at least 8 times GPyTorch's speed. Reached with every covariance.
-- One input, 500 frequencies: at least 50 times. Reached with structured covariances; a full covariance of 1,005
-  variables is bound by its own size.
-- Eight inputs and hidden units: at least 4 times. Not reached: a diagonal covariance comes close, full ones in all 64
-  pairs of an input and a unit are hardly quicker than GPyTorch's 8, which are one for each unit.
-- Growth from 50 to 500 frequencies: at most 12 times. Reached.
-- First step within 10 s, and within 2 s with a filled cache: the first reached, the second not.
-- Memory: at most 500 MB more than the data. The fit itself stays below; the process with its libraries does not.
-
-"""
+RUNS = ("empty cache", "filled cache")
 CALLS = 750  # operations of a compiled step of two layers, counted in a profile
 
 
@@ -73,6 +62,47 @@ def comparisons(lines: list[dict]) -> str:
         text += f"### {title}\n\n"
         text += table(["", "ms per step", "quartiles", "GPyTorch's time over it"], rows) + "\n"
     return text
+
+
+def ratios(lines: list[dict], name: str) -> dict[str, float]:
+    """GPyTorch's time over ours, for each covariance."""
+    times = grouped([line for line in lines if line["comparison"] == name], label)
+    (peer,) = (key for key in times if key.startswith("GPyTorch"))
+    return {
+        title: float(np.median(np.asarray(times[peer]) / np.asarray(times[f"Overtone, {title}"])))
+        for title in COVARIANCES.values()
+    }
+
+
+def verdicts(lines: list[dict]) -> str:
+    """What was aimed at, and what came out."""
+
+    def judged(goal: str, found: dict[str, float], limit: float, at_most: bool, unit: str) -> str:
+        reached = [(value <= limit) == at_most or value == limit for value in found.values()]
+        word = "reached" if all(reached) else "missed" if not any(reached) else "reached by some"
+        values = ", ".join(
+            f"{value:.3g}{unit} ({name})" if name else f"{value:.3g}{unit}" for name, value in found.items()
+        )
+        return f"- {goal}, {'at most' if at_most else 'at least'} {limit:g}{unit}: **{word}**, {values}.\n"
+
+    growing = [line for line in lines if line["comparison"] == "growth"]
+    slow = grouped(growing, lambda line: (line["covariance"], line["frequencies"]))
+    grown = {title: np.median(slow[key, 500]) / np.median(slow[key, 50]) for key, title in COVARIANCES.items()}
+    pinned = [line for line in read("residuals") if line["features"].startswith("pinned")]
+    worst = {order: max(line["ratio"] for line in pinned if line["order"] == order) for order in (0, 1, 2)}
+    starts = {run: float(np.median([s["first_step"] for s in read("startup") if s["run"] == run])) for run in RUNS}
+    (memory,) = read("memory")
+    text = "What was aimed at, and what came out:\n\n"
+    for name, goal in (("D1-M50", 8), ("D8-M50", 4), ("D1-M500", 50)):
+        text += judged(f"{TITLES[name]}: GPyTorch's time over ours", ratios(lines, name), goal, False, "x")
+    text += judged("Growth from 50 to 500 frequencies", grown, 12, True, "x")
+    for order, goal in ((0, 1.1), (1, 1.25), (2, 1.6)):
+        what = f"Residual over the Karhunen-Loeve optimum, nu = {2 * order + 1}/2"
+        text += judged(what, {"": worst[order]}, goal, True, "")
+    text += judged("First step, empty cache", {"": starts[RUNS[0]]}, 10, True, " s")
+    text += judged("First step, filled cache", {"": starts[RUNS[1]]}, 2, True, " s")
+    more = memory["peak"] - memory["data"]
+    return text + judged("Memory of the whole process, above the data", {"": more}, 500, True, " MB") + "\n"
 
 
 def growth(lines: list[dict]) -> str:
@@ -172,7 +202,7 @@ def residuals() -> str:
 def waiting() -> str:
     lines = read("startup")
     rows = []
-    for run in ("empty cache", "filled cache"):
+    for run in RUNS:
         chosen = [line for line in lines if line["run"] == run]
         rows.append([run, *(f"{np.median([line[key] for line in chosen]):.1f}" for key in ("import", "first_step"))])
     return table(["seconds", "import", "fit until the first step is done"], rows)
@@ -194,7 +224,7 @@ def main() -> None:
         "likelihood by Adam on the same 20,000 rows, in batches of 1,024 with one sample; a step is value, gradient "
         "and optimiser. Inputs of Overtone's layers enter through additive Matern-3/2 kernels, as in the paper, those "
         "of the peers through one kernel with a lengthscale for each.\n\n"
-        + SUMMARY
+        + verdicts(lines)
         + "## Time of a training step\n\n![Time of a step](steps.png)\n\n"
         + comparisons(lines)
         + "## Growth with the number of frequencies\n\n"

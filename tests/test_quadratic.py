@@ -10,11 +10,11 @@ from overtone.trigpoly import evaluate
 
 RNG = np.random.default_rng(0)
 pytestmark = pytest.mark.usefixtures("x64")
-T = np.linspace(0, 6, 11)
+T = np.linspace(0, 1, 11)
 
 
 def sinusoids(num):
-    k = np.arange(num + 1)[:, None]
+    k = 2 * np.pi * np.arange(num + 1)[:, None]
     return np.concatenate([np.cos(k * T), np.sin(k[1:] * T)])
 
 

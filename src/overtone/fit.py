@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 from overtone.params import trainable
 
 M = TypeVar("M")
+LARGE = 65_536  # numbers: such an array is not packed with others
 
 
 @runtime_checkable
@@ -63,8 +64,8 @@ def fit(
     """
     start, chunk = perf_counter(), min(chunk, steps)
     params, static = eqx.partition(model, trainable(model))
-    flat, unravel = ravel_pytree(params)
-    state = (flat, flat, optim.init(flat), jnp.asarray(True))
+    packed, unpack = _packed(params)
+    state = (packed, packed, optim.init(packed), jnp.asarray(True))
     losses: list[np.ndarray] = []
     compiled_run = _compiled()
     with tqdm(total=steps, disable=not progress, unit="step") as bar:
@@ -78,11 +79,11 @@ def fit(
             finite = bool(state[3])
             if describe is not None and progress and finite:
                 recent = float(np.mean(losses[-1]))
-                bar.set_postfix(describe(eqx.combine(unravel(state[0]), static), recent))
+                bar.set_postfix(describe(eqx.combine(unpack(state[0]), static), recent))
             if not finite:
                 break
     loss_history, message = np.concatenate(losses), ""
-    model = eqx.combine(unravel(state[1]), static)
+    model = eqx.combine(unpack(state[1]), static)
     if not bool(state[3]):
         loss_history = loss_history[np.isfinite(loss_history).cumprod().astype(bool)]
         message = (
@@ -94,20 +95,28 @@ def fit(
     return model, History(loss_history, perf_counter() - start, message)
 
 
+# Settings that measured better on a CPU: XLA's older code generator for fused elementwise loops (steps of small models
+# take two thirds of the time, and compilation three quarters), and its library for matrix products alone, not for sums.
+COMPILER_OPTIONS = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT",
+}
+
+
 @lru_cache(maxsize=1)
 def _compiled() -> Callable:
-    """The loop, compiled with settings that measured better for it on a CPU, where this version of JAX knows them.
-
-    XLA's older code generator for fused elementwise loops: steps of small models take two thirds of the time, and
-    compilation three quarters.
-    """
-    options = {"xla_cpu_use_fusion_emitters": False} if jax.default_backend() == "cpu" else {}
-    try:
-        jax.jit(lambda x: x, compiler_options=options)(0.0)
-    except jax.errors.JaxRuntimeError:
-        options = {}
+    """The loop, compiled with those of the settings that this version of JAX knows."""
     jit: Callable = eqx.filter_jit
-    return jit(_run, compiler_options=options)
+    on_cpu = jax.default_backend() == "cpu"
+    return jit(_run, compiler_options={k: v for k, v in COMPILER_OPTIONS.items() if on_cpu and _known(k, v)})
+
+
+def _known(option: str, value: Any) -> bool:
+    try:
+        jax.jit(lambda x: x, compiler_options={option: value})(0.0)
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
 
 
 def _run(
@@ -122,24 +131,39 @@ def _run(
 ) -> tuple[Any, Array]:
     """One scan over the stacked batches.
 
-    State: the next parameters, the last good ones, the optimiser's state, whether all was finite. Parameters
-    are one flat vector here: the optimiser is then a handful of operations, and quick to compile.
+    State: the next parameters, packed, the last good ones, the optimiser's state, whether all was finite.
     """
     first, steps = span
-    _, unravel = ravel_pytree(params)
+    _, unpack = _packed(params)
 
     def one_step(state, numbered_batch):
-        flat, good, opt_state, finite = state
+        packed, good, opt_state, finite = state
         step, batch = numbered_batch
         value, grad = jax.value_and_grad(
-            lambda flat: loss(eqx.combine(unravel(flat), static), jax.random.fold_in(key, step), *batch)
-        )(flat)
-        updates, new_opt_state = optim.update(grad, opt_state, flat)
-        healthy = finite & jnp.isfinite(value) & jnp.isfinite(jnp.sum(jnp.abs(grad)))
+            lambda packed: loss(eqx.combine(unpack(packed), static), jax.random.fold_in(key, step), *batch)
+        )(packed)
+        updates, new_opt_state = optim.update(grad, opt_state, packed)
+        healthy = finite & jnp.isfinite(value) & jnp.isfinite(sum(jnp.sum(jnp.abs(g)) for g in grad))
         moves, over = healthy & (step < steps), step >= steps
-        new = (optax.apply_updates(flat, updates), flat, new_opt_state)
-        kept = jax.tree.map(lambda a, b: jnp.where(moves, a, b), new, (flat, good, opt_state))
+        new = (optax.apply_updates(packed, updates), packed, new_opt_state)
+        kept = jax.tree.map(lambda a, b: jnp.where(moves, a, b), new, (packed, good, opt_state))
         return (*kept, healthy | (over & finite)), jnp.where(healthy, value, jnp.nan)
 
     numbers = first + jnp.arange(stacked[0].shape[0])
     return jax.lax.scan(one_step, state, (numbers, stacked))
+
+
+def _packed(params: Any) -> tuple[list[Array], Callable[[list[Array]], Any]]:
+    """Large arrays as they are, and all the small ones in one vector, and the way back.
+
+    The optimiser is then a handful of operations, quick to run and to compile.
+    """
+    leaves, structure = jax.tree.flatten(params)
+    large = [leaf.size >= LARGE for leaf in leaves]
+    vector, unravel = ravel_pytree([leaf for leaf, is_large in zip(leaves, large, strict=True) if not is_large])
+
+    def unpack(packed: list[Array]) -> Any:
+        rest, small = iter(packed[1:]), iter(unravel(packed[0]))
+        return jax.tree.unflatten(structure, [next(rest if is_large else small) for is_large in large])
+
+    return [vector, *(leaf for leaf, is_large in zip(leaves, large, strict=True) if is_large)], unpack

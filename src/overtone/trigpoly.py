@@ -1,11 +1,12 @@
 """Trigonometric polynomials: what the marginals of a Fourier layer are.
 
-A polynomial of degree M is a vector of coefficients of phi = [1, cos(k t) k = 1..M, sin(k t) k = 1..M]. Values and
-derivatives at N points cost O(N M), and all polynomials share the sinusoids. So do sums of phi over the points:
-`evaluate` and `sums` are each other's transposes.
+A polynomial of degree M is a vector of coefficients of phi = [1, cos(k t) k = 1..M, sin(k t) k = 1..M], where t is
+counted in periods: k t is short for 2 pi k t. Values and derivatives at N points cost O(N M), and all polynomials share
+the sinusoids. So do sums of phi over the points: `evaluate` and `sums` are each other's transposes.
 """
 
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
+from math import factorial
 from typing import Any
 
 import jax
@@ -32,7 +33,7 @@ def evaluate(
 
 def _values_and_slopes(tables, high, low, with_slopes: bool):
     below, above = tables
-    # d/dt (C cos(k t) + S sin(k t)) = k S cos(k t) - k C sin(k t): derivatives need no sinusoids of their own.
+    # d/dt (C cos(k t) + S sin(k t)) ~ k S cos(k t) - k C sin(k t): derivatives need no sinusoids of their own.
     stacks = [high, *low]
     rows = [_interleaved(stack) for stack in stacks]
     if with_slopes:
@@ -96,17 +97,21 @@ def _sums(tables, high, low, num: int):
     below, above = tables
     stacks = [high, *low]
     everything = jnp.concatenate(stacks)
-    # The large table on the left: only the small factor has to be transposed.
-    lower, upper = (below @ everything.T).T, (above @ high.T).T
-    upper = jnp.pad(upper, ((0, len(everything) - len(high)), (0, 0)))
-    waves = jnp.concatenate([lower, upper], axis=1).reshape(len(everything), -1, 2)
-    constants = jnp.sum(everything, axis=-1, keepdims=True)
-    found, start = [], 0
-    for stack, most in zip(stacks, [2 * num] + [num] * len(low), strict=True):
-        of = slice(start, start + len(stack))
-        found.append(jnp.concatenate([constants[of], waves[of, :most, 0], waves[of, :most, 1]], axis=1))
-        start += len(stack)
-    return found[0], tuple(found[1:])
+    constants = jnp.sum(everything, axis=-1)
+    if len(everything) <= FEW:  # the larger factor comes first, and the result is turned around at the very end
+        lower, upper = below @ everything.T, above @ high.T
+        upper = jnp.pad(upper, ((0, 0), (0, len(everything) - len(high))))
+        waves = jnp.concatenate([lower, upper]).reshape(-1, 2, len(everything))
+        found = [jnp.concatenate([constants[None], waves[:k, 0], waves[:k, 1]]).T for k in (2 * num, num)]
+    else:
+        lower, upper = everything @ below.T, above @ high.T
+        upper = jnp.pad(upper, ((0, 0), (0, len(everything) - len(high)))).T
+        waves = jnp.concatenate([lower, upper], axis=1).reshape(len(everything), -1, 2)
+        found = [
+            jnp.concatenate([constants[:, None], waves[:, :k, 0], waves[:, :k, 1]], axis=1) for k in (2 * num, num)
+        ]
+    sizes = np.cumsum([len(stack) for stack in stacks])
+    return found[0][: sizes[0]], tuple(jnp.split(found[1][sizes[0] :], sizes[1:-1] - sizes[0]))
 
 
 def _sums_backward(num, saved, gradient):
@@ -124,7 +129,7 @@ def _interleaved(coefficients: Float[Array, "R M2"], derivative: bool = False) -
     num = degree(coefficients)
     cosines, sines = coefficients[:, 1 : num + 1], coefficients[:, num + 1 :]
     if derivative:
-        k = np.arange(1, num + 1, dtype=coefficients.dtype)
+        k = 2 * np.pi * np.arange(1, num + 1).astype(coefficients.dtype)
         cosines, sines = k * sines, -k * cosines
     return jnp.stack([cosines, sines], axis=-1).reshape(len(coefficients), 2 * num)
 
@@ -152,7 +157,7 @@ def harmonics(t: Float[Array, " N"], num: int) -> tuple[Float[Array, "L2 N"], Fl
     doubling, and from those one pass over the table.
     """
     block, lower, total = _levels(num)
-    c, s = _multiples(jnp.cos(t), jnp.sin(t), block)
+    c, s = _multiples(*_cosine_and_sine(t), block)
     C, S = _multiples(c[-1], s[-1], total - 1)
     C, S = jnp.concatenate([jnp.ones_like(t)[None], C]), jnp.concatenate([jnp.zeros_like(t)[None], S])
     # Without the barrier the compiler computes the small rows again for each of the large ones.
@@ -160,6 +165,19 @@ def harmonics(t: Float[Array, " N"], num: int) -> tuple[Float[Array, "L2 N"], Fl
     tables = (C[j, None, None] * plain + S[j, None, None] * turned for j in (np.s_[:lower], np.s_[lower:]))
     below, above = (table.reshape(-1, len(t)) for table in tables)
     return below, above
+
+
+def _cosine_and_sine(t: Float[Array, " N"]) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
+    """By power series of r, a quarter of a period minus |t|: many times quicker than the library's functions."""
+    t = t - jnp.round(t)
+    r = np.pi / 2 - 2 * np.pi * jnp.abs(t)
+    terms = 8 if t.dtype == jnp.float32 else 13
+
+    def series(odd: int) -> Array:
+        coefficients = [(-1) ** k / factorial(2 * k + odd) for k in range(terms)]
+        return reduce(lambda value, c: c + r**2 * value, coefficients[::-1], jnp.zeros_like(r))
+
+    return r * series(1), jnp.where(t < 0, -1, 1) * series(0)
 
 
 @lru_cache(maxsize=64)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from overtone.linalg import small_log_det
 from overtone.params import Param
 
 
@@ -160,9 +161,8 @@ class LowRank(AbstractGaussian):
         # log|D + U U^T| = log|D| + log|I + W^T W| with W = D^-1/2 U.
         W = self.directions * jnp.exp(-jnp.swapaxes(self.log_diag, 1, 2))[..., None]
         inner = jnp.einsum("bmpi,bmpj->bpij", W, W) + jnp.eye(W.shape[-1], dtype=W.dtype)
-        diagonal = jnp.diagonal(jnp.linalg.cholesky(inner), axis1=-2, axis2=-1)
         trace = jnp.sum(self.variances) + jnp.sum(self.directions**2)
-        return 0.5 * (trace + jnp.sum(self.mean**2 - 1 - 2 * self.log_diag)) - jnp.sum(jnp.log(diagonal))
+        return 0.5 * (trace + jnp.sum(self.mean**2 - 1 - 2 * self.log_diag) - jnp.sum(small_log_det(inner)))
 
 
 def _start(shape: tuple[int, int, int], variance: float, dtype) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from overtone.kernels import AbstractKernel, Additive
@@ -114,7 +115,7 @@ class PerDimension(AbstractInducingFeatures):
             return features.marginals(kernel, jax.tree.map(lambda leaf: leaf[None], q), x[:, None])
 
         mean, var = jax.vmap(one, in_axes=(0, 0, 0, 1))(self.parts, _parts(kernel), q, X)
-        return mean.sum(axis=0), var.sum(axis=0)
+        return _gradient_once(mean.sum(axis=0)), _gradient_once(var.sum(axis=0))
 
     def normal_equations(self, kernel, X, Y):
         if self.num_dims > 1:  # features of different dimensions have no structure in common
@@ -124,6 +125,20 @@ class PerDimension(AbstractInducingFeatures):
 
     def outside(self, X):
         return jax.vmap(lambda f, x: f.outside(x))(self.parts, X.T[:, :, None])[:, :, 0].T
+
+
+@jax.custom_vjp
+def _gradient_once(x: Float[Array, "N P"]) -> Float[Array, "N P"]:
+    """x, with a gradient that is the result of a matrix product: compilers compute those once, and do not repeat
+    all that leads to a gradient in each of the dimensions that it goes to."""
+    return x
+
+
+def _multiplied(_, gradient):
+    return ((np.eye(gradient.shape[1], dtype=gradient.dtype) @ gradient.T).T,)
+
+
+_gradient_once.defvjp(lambda x: (x, None), _multiplied)
 
 
 def _parts(kernel: AbstractKernel) -> AbstractKernel:

@@ -79,7 +79,7 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         inside, e = (place.beyond == 0).astype(widest), self._extrapolations(kernel, place)
         near = e[: 2 * (self.order + 1)]
         weights = near, inside * Y.T
-        squares, (crossed, with_Y) = sums(inside[None], weights, 2 * jnp.pi * place.position, self.num_frequencies)
+        squares, (crossed, with_Y) = sums(inside[None], weights, place.position, self.num_frequencies)
         crossed = jnp.pad(crossed, ((0, len(e) - len(near)), (0, 0)))
         parts = jnp.block([[gram_of_sums(squares[0]), crossed.T], [crossed, e @ e.T]])
         half = self._combined(kernel, place, parts).T

@@ -49,7 +49,7 @@ def pinned_marginals(
     mean, forms = jnp.concatenate([L @ m1, ends.B @ m2, m3]), _forms(L, ends, q)
 
     low = m2.T * ends.amplitude, ends.B * ends.amplitude, forms.crossed.reshape(-1, len(ends.amplitude))
-    squares, (means, h, crossed) = evaluate(forms.squares, low, 2 * jnp.pi * place.position)
+    squares, (means, h, crossed) = evaluate(forms.squares, low, place.position)
 
     # The extrapolations, and the maps from z to their coefficients.
     distances = place.position, 1 - place.position, jnp.abs(place.beyond)
