@@ -135,7 +135,7 @@ def _features(config: Config, H: np.ndarray, depth: int, dtype: np.dtype) -> Abs
     if config.fourier:
         paper = config.preset == "paper"
         interval = config.interval or (PAPER_INTERVAL if paper else FIRST_INTERVAL if depth == 0 else HIDDEN_INTERVAL)
-        a, b = (jnp.asarray(np.full(num_dims, edge, dtype)) for edge in interval)
+        a, b = (jax.device_put(np.full(num_dims, edge, dtype)) for edge in interval)
         if config.interval or paper or depth == 0:
             a, b = Fixed(a), Fixed(b)
         if paper:
@@ -143,7 +143,7 @@ def _features(config: Config, H: np.ndarray, depth: int, dtype: np.dtype) -> Abs
         order = KERNELS[config.kernel_name].order
         return PerDimension(PinnedFourierFeatures(a, b, config.n_inducing, order), num_dims)
     centres = kmeans_centres(H, config.n_inducing, config.random_state)
-    return InducingPoints(jnp.asarray(centres.astype(dtype)))
+    return InducingPoints(jax.device_put(centres.astype(dtype)))
 
 
 def _posterior(

@@ -4,8 +4,9 @@ Many steps run in one jitted scan. The last parameters with a finite loss and gr
 along, so that a run that diverges ends with a usable model and a sentence that says what happened.
 """
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from time import perf_counter
@@ -16,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PRNGKeyArray
 from tqdm.auto import tqdm
 
@@ -64,26 +64,27 @@ def fit(
     """
     start, chunk = perf_counter(), min(chunk, steps)
     params, static = eqx.partition(model, trainable(model))
-    packed, unpack = _packed(params)
-    state = (packed, packed, optim.init(packed), jnp.asarray(True))
+    packing = _Packing(params)
+    packed = packing.pack(params)
+    state = (packed, packed, jax.jit(optim.init)(packed), jax.device_put(True))
     losses: list[np.ndarray] = []
     compiled_run = _compiled()
     with tqdm(total=steps, disable=not progress, unit="step") as bar:
         for first in range(0, steps, chunk):
             stacked = batches.take(first, chunk)
             # Arrays, not Python numbers: those would be constants of the compiled loop.
-            span = jnp.asarray([first, steps])
+            span = jax.device_put(np.asarray([first, steps]))
             state, values = compiled_run(state, params, static, loss, optim, key, span, stacked)
             losses.append(np.asarray(values)[: steps - first])
             bar.update(len(losses[-1]))
             finite = bool(state[3])
             if describe is not None and progress and finite:
                 recent = float(np.mean(losses[-1]))
-                bar.set_postfix(describe(eqx.combine(unpack(state[0]), static), recent))
+                bar.set_postfix(describe(eqx.combine(packing.unpacked(state[0]), static), recent))
             if not finite:
                 break
     loss_history, message = np.concatenate(losses), ""
-    model = eqx.combine(unpack(state[1]), static)
+    model = eqx.combine(packing.unpacked(state[1]), static)
     if not bool(state[3]):
         loss_history = loss_history[np.isfinite(loss_history).cumprod().astype(bool)]
         message = (
@@ -134,13 +135,13 @@ def _run(
     State: the next parameters, packed, the last good ones, the optimiser's state, whether all was finite.
     """
     first, steps = span
-    _, unpack = _packed(params)
+    packing = _Packing(params)
 
     def one_step(state, numbered_batch):
         packed, good, opt_state, finite = state
         step, batch = numbered_batch
         value, grad = jax.value_and_grad(
-            lambda packed: loss(eqx.combine(unpack(packed), static), jax.random.fold_in(key, step), *batch)
+            lambda packed: loss(eqx.combine(packing.unpack(packed), static), jax.random.fold_in(key, step), *batch)
         )(packed)
         updates, new_opt_state = optim.update(grad, opt_state, packed)
         healthy = finite & jnp.isfinite(value) & jnp.isfinite(sum(jnp.sum(jnp.abs(g)) for g in grad))
@@ -153,17 +154,31 @@ def _run(
     return jax.lax.scan(one_step, state, (numbers, stacked))
 
 
-def _packed(params: Any) -> tuple[list[Array], Callable[[list[Array]], Any]]:
-    """Large arrays as they are, and all the small ones in one vector, and the way back.
+class _Packing:
+    """Large arrays as they are, and all the small ones in one vector: the optimiser is then a handful of operations.
 
-    The optimiser is then a handful of operations, quick to run and to compile.
+    Packing and unpacking outside of compiled code is left to NumPy, whose operations need not be compiled first.
     """
-    leaves, structure = jax.tree.flatten(params)
-    large = [leaf.size >= LARGE for leaf in leaves]
-    vector, unravel = ravel_pytree([leaf for leaf, is_large in zip(leaves, large, strict=True) if not is_large])
 
-    def unpack(packed: list[Array]) -> Any:
-        rest, small = iter(packed[1:]), iter(unravel(packed[0]))
-        return jax.tree.unflatten(structure, [next(rest if is_large else small) for is_large in large])
+    def __init__(self, params: Any):
+        leaves, self.structure = jax.tree.flatten(params)
+        self.large = [leaf.size >= LARGE for leaf in leaves]
+        self.shapes = [leaf.shape for leaf, large in zip(leaves, self.large, strict=True) if not large]
 
-    return [vector, *(leaf for leaf, is_large in zip(leaves, large, strict=True) if is_large)], unpack
+    def pack(self, params: Any) -> list[Array]:
+        pairs = list(zip(jax.tree.leaves(params), self.large, strict=True))
+        small = [np.ravel(leaf) for leaf, large in pairs if not large]
+        return [jax.device_put(np.concatenate(small)), *(leaf for leaf, large in pairs if large)]
+
+    def unpack(self, packed: Sequence[Any]) -> Any:
+        small, large, start = [], iter(packed[1:]), 0
+        for shape in self.shapes:
+            size = math.prod(shape)
+            small.append(packed[0][start : start + size].reshape(shape))
+            start += size
+        rest = iter(small)
+        return jax.tree.unflatten(self.structure, [next(large if is_large else rest) for is_large in self.large])
+
+    def unpacked(self, packed: list[Array]) -> Any:
+        """The same, outside of compiled code."""
+        return jax.tree.map(jax.device_put, self.unpack([np.asarray(part) for part in packed]))

@@ -31,7 +31,7 @@ class Positive(AbstractWrapper):
     lower: float = eqx.field(static=True)
 
     def __init__(self, value: ArrayLike, lower: float = 0.0):
-        self.log = jnp.asarray(np.log(np.asarray(value) - lower).astype(np.asarray(value).dtype))
+        self.log = jax.device_put(np.log(np.asarray(value) - lower).astype(np.asarray(value).dtype))
         self.lower = lower
 
     def unwrap(self) -> Array:
@@ -44,7 +44,7 @@ class Fixed(AbstractWrapper):
     value: Array
 
     def __init__(self, value: ArrayLike):
-        self.value = jnp.asarray(value)
+        self.value = jax.device_put(value)
 
     def unwrap(self) -> Array:
         return jax.lax.stop_gradient(self.value)

@@ -23,7 +23,7 @@ class Affine(eqx.Module):
         """The same in another precision, column by column: no copy of X in its own precision."""
         Z = np.empty(X.shape, dtype)
         for j in range(X.shape[1]):
-            Z[:, j] = (X[:, j] - self.shift[j]) / self.scale[j]
+            Z[:, j] = (X[:, j].astype(np.float64) - self.shift[j]) / self.scale[j]
         return Z
 
     def inverse(self, Z):
@@ -36,7 +36,7 @@ class Affine(eqx.Module):
 
 def unit_interval(X: np.ndarray) -> Affine:
     """Map each column's range to [0, 1]; a constant column to 1/2."""
-    low, high = np.min(X, axis=0), np.max(X, axis=0)
+    low, high = (np.asarray(end(X, axis=0), np.float64) for end in (np.min, np.max))
     scale = _positive(high - low)
     return Affine(np.where(high > low, low, low - 0.5 * scale), scale)
 

@@ -18,6 +18,7 @@ from overtone.config import PARAMETERS, Config
 from overtone.scaling import Affine, standardise, unit_interval
 
 DIAGNOSED = 10_000  # rows, at most
+PRECISIONS = (np.float64, np.float32)  # inputs are taken as they are; anything else becomes the first
 FAR = 1e6  # inputs are clipped to this many data ranges: a GP is back at its prior long before
 
 
@@ -88,9 +89,11 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         config = Config(**{name: getattr(self, name) for name in PARAMETERS if name != "random_state"})
         config.validate()
         _refuse_text(X)
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
+        X, y = validate_data(
+            self, X, y, multi_output=True, y_numeric=True, dtype=list(PRECISIONS), ensure_min_samples=2
+        )
         self.config_ = Config(**{**config.__dict__, "random_state": _seed(self.random_state)})
-        X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
+        y = np.asarray(y, np.float64)
         self.single_output_ = y.ndim == 1
         Y = y.reshape(len(y), -1)
         self.x_scaling_ = _scaling("X", unit_interval, X)

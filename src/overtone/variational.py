@@ -80,7 +80,7 @@ class Full(AbstractGaussian):
         """Mean zero, covariance variance * I."""
         num_blocks, num_outputs, size = shape
         eye = np.broadcast_to(np.eye(size, dtype=dtype)[None, :, None], (num_blocks, size, num_outputs, size))
-        return Full(*_start(shape, variance, dtype), jnp.asarray(eye))
+        return Full(*_start(shape, variance, dtype), jax.device_put(eye))
 
     @property
     def variances(self):
@@ -146,7 +146,7 @@ class LowRank(AbstractGaussian):
         num_blocks, num_outputs, size = shape
         scale = 0.1 * (variance / rank) ** 0.5
         U = np.random.default_rng(0).normal(0, scale, size=(num_blocks, size, num_outputs, rank))
-        return LowRank(*_start(shape, variance, dtype), jnp.asarray(U.astype(dtype)))
+        return LowRank(*_start(shape, variance, dtype), jax.device_put(U.astype(dtype)))
 
     @property
     def variances(self):
@@ -167,4 +167,4 @@ class LowRank(AbstractGaussian):
 
 def _start(shape: tuple[int, int, int], variance: float, dtype) -> tuple[Array, Array]:
     """Mean zero, standard deviation variance^1/2."""
-    return jnp.asarray(np.zeros(shape, dtype)), jnp.asarray(np.full(shape, 0.5 * np.log(variance), dtype))
+    return jax.device_put(np.zeros(shape, dtype)), jax.device_put(np.full(shape, 0.5 * np.log(variance), dtype))

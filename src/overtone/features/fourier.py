@@ -71,13 +71,14 @@ def spectral_diagonal(kernel: AbstractMatern, w: Float[Array, " M1"], length: Fl
     return jnp.concatenate([d, d[1:]])
 
 
-def edge(w: Float[Array, " M1"], order: int) -> Float[Array, "state M2"]:
+def edge(w: Float[Array | np.ndarray, " M1"], order: int) -> Float[Array | np.ndarray, "state M2"]:
     """B[i, m] = phi_m^(i)(a) for i = 0..order: cosines 1, 0, -w^2; sines 0, w, 0. Scaled states take w / lam."""
-    zero = jnp.zeros_like(w)
-    cosines = [jnp.ones_like(w), zero, -(w**2)]
+    xp = np if isinstance(w, np.ndarray) else jnp
+    zero = xp.zeros_like(w)
+    cosines = [xp.ones_like(w), zero, -(w**2)]
     sines = [zero, w, zero]
-    rows = [jnp.concatenate([c, s[1:]]) for c, s in zip(cosines, sines, strict=True)]
-    return jnp.stack(rows[: order + 1])
+    rows = [xp.concatenate([c, s[1:]]) for c, s in zip(cosines, sines, strict=True)]
+    return xp.stack(rows[: order + 1])
 
 
 def matern(kernel: AbstractKernel) -> AbstractMatern:

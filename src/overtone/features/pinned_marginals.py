@@ -96,8 +96,7 @@ def _forms_of_factor(L: np.ndarray, ends: Ends, U: Float[Array, "1 K P rank"], w
     # z = scale * readout (amplitude U), where the frequencies in B are 0, 1, 2, ... times the step.
     readout = np.zeros((3 * size, num), L.dtype)
     readout[:size, :size] = L
-    with jax.ensure_compile_time_eval():
-        readout[size : 2 * size, size:-size] = edge(jnp.arange((num - 2 * size) // 2 + 1, dtype=L.dtype), size - 1)
+    readout[size : 2 * size, size:-size] = edge(np.arange((num - 2 * size) // 2 + 1, dtype=L.dtype), size - 1)
     readout[2 * size :, -size:] = np.eye(size)
     one = np.ones(size, L.dtype)
     amplitude = jnp.concatenate([one, ends.amplitude, one])
