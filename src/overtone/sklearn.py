@@ -93,7 +93,7 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
             self, X, y, multi_output=True, y_numeric=True, dtype=list(PRECISIONS), ensure_min_samples=2
         )
         self.config_ = Config(**{**config.__dict__, "random_state": _seed(self.random_state)})
-        y = np.asarray(y, np.float64)
+        X, y = np.asarray(X), np.asarray(y, np.float64)
         self.single_output_ = y.ndim == 1
         Y = y.reshape(len(y), -1)
         self.x_scaling_ = _scaling("X", unit_interval, X)

@@ -8,6 +8,8 @@ where B[i, m] = phi_m^(i)(a) / lam^i: the low-rank part is what the state s(a), 
 Beyond an edge, f depends on [a, b] only through the state there, so Kuf is c(r) B at distance r.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -71,8 +73,11 @@ def spectral_diagonal(kernel: AbstractMatern, w: Float[Array, " M1"], length: Fl
     return jnp.concatenate([d, d[1:]])
 
 
-def edge(w: Float[Array | np.ndarray, " M1"], order: int) -> Float[Array | np.ndarray, "state M2"]:
-    """B[i, m] = phi_m^(i)(a) for i = 0..order: cosines 1, 0, -w^2; sines 0, w, 0. Scaled states take w / lam."""
+def edge(w: Any, order: int) -> Any:
+    """B[i, m] = phi_m^(i)(a) for i = 0..order: cosines 1, 0, -w^2; sines 0, w, 0. Scaled states take w / lam.
+
+    An array of NumPy for one of NumPy, an array of JAX for one of JAX.
+    """
     xp = np if isinstance(w, np.ndarray) else jnp
     zero = xp.zeros_like(w)
     cosines = [xp.ones_like(w), zero, -(w**2)]
