@@ -8,7 +8,7 @@ import pytest
 from overtone.features import PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
 from overtone.kernels import Additive, Matern12, Matern32, Matern52
-from overtone.trigpoly import ROWS, evaluate, harmonics, sums
+from overtone.trigpoly import ROWS, evaluate, harmonics, sum_over_chunks, sums
 from tests.posteriors import KINDS, shaken
 
 RNG = np.random.default_rng(0)
@@ -61,10 +61,9 @@ def test_one_of_the_values_alone_has_a_gradient():
     np.testing.assert_allclose(slope, jax.grad(lambda t: jnp.sum(high @ sinusoids(4, t)))(t), rtol=1e-12)
 
 
-@pytest.mark.parametrize("rows", [8, ROWS + 5])
 @pytest.mark.parametrize("num", [1, 9])
-def test_sums_and_their_gradients_agree_with_direct_products(num, rows):
-    """In one chunk and in two, the second hardly filled."""
+def test_sums_and_their_gradients_agree_with_direct_products(num):
+    rows = 8
     args = RNG.normal(size=(2, rows)), (RNG.normal(size=(1, rows)), RNG.normal(size=(3, rows))), RNG.uniform(0, 1, rows)
 
     def direct(high, low, t, num):
@@ -79,6 +78,21 @@ def test_sums_and_their_gradients_agree_with_direct_products(num, rows):
 
     for a, b in zip(*(jax.tree.leaves(both(function)) for function in (sums, direct)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("rows", [8, ROWS, 2 * ROWS + 5])
+def test_sums_over_chunks(rows):
+    x, Y = jnp.asarray(RNG.normal(size=rows)), jnp.asarray(RNG.normal(size=(rows, 2)))
+
+    def of_rows(x, Y, is_row):
+        return (is_row * jnp.sin(x)) @ Y, jnp.sum(is_row)
+
+    (found, count), gradient = jax.value_and_grad(
+        lambda x: (lambda both: (jnp.sum(both[0]), both[1]))(sum_over_chunks(of_rows, x, Y)), has_aux=True
+    )(x)
+    assert count == rows
+    np.testing.assert_allclose(found, jnp.sum(jnp.sin(x) @ Y), rtol=1e-10)
+    np.testing.assert_allclose(gradient, jnp.cos(x) * jnp.sum(Y, axis=1), rtol=1e-10)
 
 
 def layer(kind, posterior, dtype):

@@ -5,6 +5,7 @@ counted in periods: k t is short for 2 pi k t. Values and derivatives at N point
 the sinusoids. So do sums of phi over the points: `evaluate` and `sums` are each other's transposes.
 """
 
+from collections.abc import Callable
 from functools import lru_cache, partial, reduce
 from math import factorial
 from typing import Any
@@ -70,26 +71,11 @@ def _backward(saved, gradient):
 evaluate.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
 def sums(
     high: Float[Array, "R N"], low: tuple[Float[Array, "_ N"], ...], t: Float[Array, " N"], num: int
 ) -> tuple[Float[Array, "R M4"], tuple[Float[Array, "_ M2"], ...]]:
-    """The sums of phi(t) over the points, with weights: for the first up to degree 2M, for the others up to M.
-
-    By chunks of points, so that the sinusoids stay small.
-    """
-    rows = min(len(t), ROWS)
-    padding = -len(t) % rows
-
-    def chunks(a):
-        padded = jnp.pad(a, ((0, 0),) * (a.ndim - 1) + ((0, padding),))
-        return jnp.moveaxis(padded.reshape(*a.shape[:-1], -1, rows), -2, 0)
-
-    each = jax.lax.map(lambda chunk: _sums_of_chunk(*chunk, num), jax.tree.map(chunks, (high, low, t)))
-    return jax.tree.map(lambda a: jnp.sum(a, axis=0), each)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _sums_of_chunk(high, low, t, num: int):
+    """The sums of phi(t) over the points, with weights: for the first up to degree 2M, for the others up to M."""
     return _sums(harmonics(t, num), high, low, num)
 
 
@@ -115,13 +101,31 @@ def _sums(tables, high, low, num: int):
 
 
 def _sums_backward(num, saved, gradient):
-    high, low, t = saved
-    values, slopes = _values_and_slopes(harmonics(t, num), *gradient, with_slopes=True)
+    tables, high, low = saved
+    values, slopes = _values_and_slopes(tables, *gradient, with_slopes=True)
     return *values, sum(_inner(stack, slope) for stack, slope in zip([high, *low], slopes, strict=True))
 
 
-# The sinusoids are computed again for the derivative: those of all chunks would not fit anywhere near.
-_sums_of_chunk.defvjp(lambda high, low, t, num: (_sums_of_chunk(high, low, t, num), (high, low, t)), _sums_backward)
+def _sums_forward(high, low, t, num):
+    tables = harmonics(t, num)
+    return _sums(tables, high, low, num), (tables, high, low)
+
+
+sums.defvjp(_sums_forward, _sums_backward)
+
+
+def sum_over_chunks(of_rows: Callable, *arrays: Float[Array, "N ..."]) -> Any:
+    """of_rows(*arrays, is_row), a tree of sums over rows, by chunks: tables of sinusoids of all rows would be large.
+
+    The last chunk is filled up with copies of the last row, whose is_row is 0. For derivatives all is computed again.
+    """
+    num = len(arrays[0])
+    rows = min(num, ROWS)
+    place = np.arange(-(-num // rows) * rows).reshape(-1, rows)
+    chunks = [a[np.minimum(place, num - 1)] for a in arrays]
+    is_row = jnp.asarray(place < num, arrays[0].dtype)
+    each: Any = jax.lax.map(jax.checkpoint(lambda chunk: of_rows(*chunk)), (*chunks, is_row))
+    return jax.tree.map(lambda a: jnp.sum(a, axis=0), each)
 
 
 def _interleaved(coefficients: Float[Array, "R M2"], derivative: bool = False) -> Float[Array, "R K2"]:

@@ -28,8 +28,10 @@ class Ends(eqx.Module):
     after: Float[Array, "state three"]  # E[s(b) | v], in terms of z = (L v1, B v2, v3)
 
 
-def ends(kind: type[AbstractMatern], num_frequencies: int, rho: Float[Array, ""]) -> Ends:
+def ends(kind: type[AbstractMatern], num_frequencies: int, rho: Float[Array, ""], precision: Any) -> Ends:
     """In the widest precision that is on, since C is a small difference.
+
+    `precision` is that of the model, as small as the noise of s(b).
 
     Many numbers of one argument: their derivative is cheapest by forward mode, along with the values.
     """
@@ -47,7 +49,7 @@ def ends(kind: type[AbstractMatern], num_frequencies: int, rho: Float[Array, ""]
         P = np.asarray(kind.state_correlation)
         C = P - F @ P @ F.T - gap @ BB @ gap.T
         # Of s(b) + e, to be precise, with a noise e as small as rounding: C vanishes as M grows.
-        noise = 8 * jnp.finfo(dtype).eps * np.diag(np.diag(P))
+        noise = 8 * jnp.finfo(precision).eps * np.diag(np.diag(P))
         inverse = small_inverse(small_cholesky(jnp.asarray(C + noise)))
         third = inverse @ jnp.concatenate([gap @ BB - F @ P, P * signs(kind.order), -gap], axis=1)
         return Ends(step, amplitude, B, BB, third, jnp.concatenate([F, gap, (inverse @ C).T], axis=1))

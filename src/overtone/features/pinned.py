@@ -9,6 +9,8 @@ variables the features are dense, and [a, b] may sit tight around the data. In o
 Divided by their standard deviations they are the whitened variables v = (v1, v2, v3) themselves, so Kuu = I.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,14 +18,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from overtone.features.base import AbstractInducingFeatures
-from overtone.features.ends import ends, signs, unit_kernel
+from overtone.features.ends import Ends, ends, signs, unit_kernel
 from overtone.features.fourier import matern, sinusoids
 from overtone.features.pinned_marginals import Place, pinned_marginals
 from overtone.kernels import AbstractMatern
 from overtone.linalg import Identity
 from overtone.params import Param
 from overtone.quadratic import gram_of_sums
-from overtone.trigpoly import sums
+from overtone.trigpoly import evaluate, sum_over_chunks, sums
 
 
 class PinnedFourierFeatures(AbstractInducingFeatures):
@@ -42,54 +44,66 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         return Identity(self.num_features)
 
     def Kuf(self, kernel, X):
-        kernel = self._checked(kernel)
-        place = self._place(kernel, X[:, 0])
-        w = 2 * jnp.pi * jnp.arange(self.num_frequencies + 1, dtype=place.rho.dtype)
-        waves = sinusoids(w, place.position) * (place.beyond == 0)
-        return self._combined(kernel, place, jnp.concatenate([waves, self._extrapolations(kernel, place)]))
+        return self.features(kernel, X[:, 0], self.a.dtype)
 
-    def _extrapolations(self, kernel: AbstractMatern, place: Place) -> Float[Array, "four N"]:
-        """c(x - a) and c(b - x) inside, c(a - x) before, c(x - b) after; each is zero elsewhere."""
+    def features(self, kernel, x: Float[Array, " N"], precision) -> Float[Array, "M N"]:
+        """g(x) of a model in this precision, which decides what v3 stands for where next to nothing is left of s(b)."""
+        kernel = self._checked(kernel)
+        place = self._place(kernel, x)
+        known = ends(type(kernel), self.num_frequencies, place.rho, precision)
+        w = 2 * jnp.pi * jnp.arange(self.num_frequencies + 1, dtype=place.rho.dtype)
+        waves = sinusoids(w, place.position)
+        e = self._extrapolations(kernel, known, place, (known.B * known.amplitude) @ waves)
+        return self._combined(kernel, known, jnp.concatenate([waves * (place.beyond == 0), e]))
+
+    def _extrapolations(self, kernel, known: Ends, place: Place, h: Float[Array, "state N"]) -> Float[Array, "four N"]:
+        """c(x - a) and v3's features inside, c(a - x) before, c(x - b) after; each is zero elsewhere."""
         unit, position, beyond = unit_kernel(type(kernel), place.rho.dtype), place.position, place.beyond
         from_a, from_b, outside = (unit.extrapolation(place.rho * r) for r in (position, 1 - position, jnp.abs(beyond)))
-        inside = beyond == 0
-        return jnp.concatenate([from_a * inside, from_b * inside, outside * (beyond < 0), outside * (beyond > 0)])
+        near = jnp.concatenate([from_a, known.third @ jnp.concatenate([from_a, from_b, h])])
+        return jnp.concatenate([near * (beyond == 0), outside * (beyond < 0), outside * (beyond > 0)])
 
-    def _combined(self, kernel: AbstractMatern, place: Place, parts: Float[Array, "K R"]) -> Float[Array, "M R"]:
-        """The features, or anything linear in them, from sinusoids and extrapolations, or from the same of those.
+    def _combined(self, kernel: AbstractMatern, known: Ends, parts: Float[Array, "K R"]) -> Float[Array, "M R"]:
+        """The features, or anything linear in them, from the same of sinusoids and extrapolations.
 
         Inside: 1. L^T c(x - a), 2. psi / sqrt(d), 3. what is left of s(b).
         Beyond an end, f is c(r) times the state there and something independent.
         """
-        size, known = self.order + 1, ends(type(kernel), self.num_frequencies, place.rho)
-        waves, (from_a, from_b, before, after) = parts[: -4 * size], jnp.split(parts[-4 * size :], 4)
+        size = self.order + 1
+        waves, (from_a, third, before, after) = parts[: -4 * size], jnp.split(parts[-4 * size :], 4)
         L = jnp.asarray(np.linalg.cholesky(kernel.state_correlation), parts.dtype)
         F, gap, last = jnp.split(known.after, 3, axis=1)
-        phi = known.amplitude[:, None] * waves
         first = L.T @ (from_a + signs(self.order)[:, None] * before + F.T @ after)
-        second = phi + known.B.T @ (gap.T @ after - from_a)
-        third = known.third @ jnp.concatenate([from_a, from_b, known.B @ phi]) + last.T @ after
-        return jnp.sqrt(kernel.variance) * jnp.concatenate([first, second, third])
+        second = known.amplitude[:, None] * waves + known.B.T @ (gap.T @ after - from_a)
+        return jnp.sqrt(kernel.variance) * jnp.concatenate([first, second, third + last.T @ after])
 
     def normal_equations(self, kernel, X, Y):
         """In O(M) for each row: products of two sinusoids are sums of two, so 4M + 1 sums over the rows say it all."""
-        widest = jax.dtypes.canonicalize_dtype(jnp.float64)
+        precision, widest = self.a.dtype, jax.dtypes.canonicalize_dtype(jnp.float64)
         self, kernel, x, Y = jax.tree.map(lambda leaf: leaf.astype(widest), (self, self._checked(kernel), X[:, 0], Y))
-        place = self._place(kernel, x)
-        inside, e = (place.beyond == 0).astype(widest), self._extrapolations(kernel, place)
-        near = e[: 2 * (self.order + 1)]
-        weights = near, inside * Y.T
-        squares, (crossed, with_Y) = sums(inside[None], weights, place.position, self.num_frequencies)
-        crossed = jnp.pad(crossed, ((0, len(e) - len(near)), (0, 0)))
-        parts = jnp.block([[gram_of_sums(squares[0]), crossed.T], [crossed, e @ e.T]])
-        half = self._combined(kernel, place, parts).T
-        return self._combined(kernel, place, half), self._combined(kernel, place, jnp.concatenate([with_Y.T, e @ Y]))
+        known = ends(type(kernel), self.num_frequencies, kernel.rate * (self.b - self.a), precision)
+        low, none = known.B * known.amplitude, jnp.zeros((1, 4 * self.num_frequencies + 1), widest)
+
+        def of_rows(x, Y, is_row):
+            place = self._place(kernel, x)
+            inside = is_row * (place.beyond == 0)
+            h = evaluate(none, (low,), place.position)[1][0]
+            e = is_row * self._extrapolations(kernel, known, place, h)
+            weights = e[: 2 * (self.order + 1)], inside * Y.T
+            found: Any = sums(inside[None], weights, place.position, self.num_frequencies)
+            squares, (crossed, with_Y) = found
+            return squares[0], jnp.pad(crossed, ((0, len(e) - len(crossed)), (0, 0))), with_Y, e @ e.T, e @ Y
+
+        squares, crossed, with_Y, ee, eY = sum_over_chunks(of_rows, x, Y)
+        parts = jnp.block([[gram_of_sums(squares), crossed.T], [crossed, ee]])
+        half = self._combined(kernel, known, parts).T
+        return self._combined(kernel, known, half), self._combined(kernel, known, jnp.concatenate([with_Y.T, eY]))
 
     def marginals(self, kernel, q, X):
         """The default's result in O(M) for each row: the features' quadratic forms are trigonometric polynomials."""
         kernel = self._checked(kernel)
         place = self._place(kernel, X[:, 0])
-        known = ends(type(kernel), self.num_frequencies, place.rho)
+        known = ends(type(kernel), self.num_frequencies, place.rho, self.a.dtype)
         mean, var = pinned_marginals(type(kernel), known, place, q)
         return (jnp.sqrt(kernel.variance) * mean).T, (kernel.variance * var).T
 
