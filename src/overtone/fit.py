@@ -171,13 +171,11 @@ class _Packing:
         return [jax.device_put(np.concatenate(small)), *(leaf for leaf, large in pairs if large)]
 
     def unpack(self, packed: Sequence[Any]) -> Any:
-        small, large, start = [], iter(packed[1:]), 0
-        for shape in self.shapes:
-            size = math.prod(shape)
-            small.append(packed[0][start : start + size].reshape(shape))
-            start += size
-        rest = iter(small)
-        return jax.tree.unflatten(self.structure, [next(large if is_large else rest) for is_large in self.large])
+        split = np.split if isinstance(packed[0], np.ndarray) else jnp.split
+        parts = split(packed[0], np.cumsum([math.prod(shape) for shape in self.shapes])[:-1])
+        small = iter([part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)])
+        large = iter(packed[1:])
+        return jax.tree.unflatten(self.structure, [next(large if is_large else small) for is_large in self.large])
 
     def unpacked(self, packed: list[Array]) -> Any:
         """The same, outside of compiled code."""
