@@ -41,7 +41,7 @@ def brute_force(model: DeepGP, num: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     H = np.broadcast_to(X, (num, *X.shape))
     for layer in model.layers:
-        H = np.asarray(jax.vmap(layer.scaling)(jnp.asarray(H)))
+        Z, H = map(np.asarray, jax.vmap(layer.place)(jnp.asarray(H)))
         num_outputs = layer.num_outputs
         eps = rng.normal(size=(num, *layer.q.mean.shape))
         root = np.asarray(layer.q.unit) * np.exp(layer.q.log_diag)[:, None]
@@ -52,7 +52,7 @@ def brute_force(model: DeepGP, num: int, seed: int) -> np.ndarray:
         H = (
             np.einsum("smn,spm->snp", A, np.swapaxes(v, 1, 2).reshape(num, num_outputs, -1))
             + noise
-            + _means(layer, jnp.asarray(H))
+            + _means(layer, jnp.asarray(Z))
         )
     return H
 
@@ -97,8 +97,8 @@ def test_prior_draws_have_the_prior_covariance(method):
     layer = model.layers[0]
     keys = jax.random.split(KEY, 20_000)
     hidden, output = jax.jit(jax.vmap(lambda k: draw_prior(model, k, jnp.asarray(X))))(keys)
-    H = layer.scaling(jnp.asarray(X))
-    np.testing.assert_allclose(np.asarray(hidden).mean(axis=0), layer.mean_function(H), atol=0.05)
+    Z, H = layer.place(jnp.asarray(X))
+    np.testing.assert_allclose(np.asarray(hidden).mean(axis=0), layer.mean_function(Z), atol=0.05)
     np.testing.assert_allclose(np.cov(np.asarray(hidden)[:, :, 1].T), layer.kernel.gram(H, H), atol=0.05)
     assert np.abs(np.corrcoef(hidden[:, 0, 0], hidden[:, 0, 1])[0, 1]) < 0.03
     np.testing.assert_allclose(np.asarray(output).var(axis=0), 1.0, atol=0.05)
@@ -154,7 +154,7 @@ def test_outside_fraction_counts_inputs_beyond_the_interval():
     model = unwrap(build(Config(method="id-dgp", n_inducing=3, dtype="float64"), X, Y))
     first, second = eqx.filter_jit(outside_fraction)(model, KEY, jnp.asarray(X))
     assert float(first) == 0.0
-    moved = eqx.tree_at(lambda m: m.layers[1].features.parts.a, model, jnp.full(2, 0.5))
+    moved = eqx.tree_at(lambda m: m.layers[1].features.parts.a, model, jnp.full(5, 0.5))
     _, second = eqx.filter_jit(outside_fraction)(moved, KEY, jnp.asarray(X), num_samples=50)
     assert 0.2 < float(second) < 0.8
 
@@ -169,7 +169,7 @@ def test_residual_fraction_falls_with_the_number_of_frequencies():
     assert np.all(middle < coarse)
     assert np.all((fine > 0) & (coarse < 1))
     layer = unwrap(model).layers[0]
-    H = layer.scaling(jnp.asarray(X))
+    _, H = layer.place(jnp.asarray(X))
     A = np.asarray(layer.features.whitened(layer.kernel, H))
     assert fine[0] == pytest.approx(1 - np.mean(np.sum(A**2, axis=0) / np.asarray(layer.kernel.diag(H))))
 

@@ -17,14 +17,14 @@ class Line(eqx.Module):
     offset: jax.Array | Fixed
 
 
-def squared_error(model, key, x, y):
+def squared_error(model, memory, key, x, y):
     model = unwrap(model)
-    return jnp.mean((model.slope * x + model.offset - y) ** 2)
+    return jnp.mean((model.slope * x + model.offset - y) ** 2), memory
 
 
-def log_loss(model, key, x, y):
+def log_loss(model, memory, key, x, y):
     """Falls without bound, and is not a number for a slope below 0."""
-    return jnp.log(model.slope)
+    return jnp.log(model.slope), memory
 
 
 X = np.linspace(-1, 1, 50)
@@ -96,3 +96,24 @@ def test_batches_go_through_every_row_once_in_each_epoch():
 def test_a_batch_of_everything_keeps_the_order():
     (rows,) = Batches(np.arange(5), batch_size=100, seed=1).take(7, 2)
     np.testing.assert_array_equal(rows, [range(5), range(5)])
+
+
+def test_the_loss_carries_its_memory_from_step_to_step():
+    """Here: the number of steps so far, which is where the slope is pulled to."""
+
+    def loss(model, memory, key, x, y):
+        return (model.slope - memory) ** 2, memory + 1
+
+    steps = 7
+    model, history = fit(
+        Line(jnp.asarray(0.0), jnp.asarray(0.0)),
+        loss,
+        BATCHES,
+        key=jax.random.key(0),
+        optim=optax.sgd(0.5),  # jumps to the minimum of the step's loss
+        steps=steps,
+        memory=jnp.asarray(0.0),
+        chunk=3,
+    )
+    np.testing.assert_allclose(history.loss, [0, *[1] * (steps - 1)])
+    assert float(model.slope) == steps - 2

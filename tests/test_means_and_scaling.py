@@ -1,10 +1,12 @@
 """Linear means and affine maps."""
 
+import jax.numpy as jnp
 import numpy as np
+import pytest
 from sklearn.decomposition import PCA
 
 from overtone.means import linear_weight
-from overtone.scaling import standardise, unit_interval
+from overtone.scaling import Projection, directions, standardise, unit_interval
 
 X = np.random.default_rng(0).normal(size=(50, 3)) @ np.diag([5.0, 1.0, 0.1])
 
@@ -31,3 +33,15 @@ def test_scalings_and_their_inverse():
 def test_many_rows_need_no_matrix_between_them():
     X = np.random.default_rng(0).normal(size=(200_000, 3)) * [1, 5, 2]
     np.testing.assert_allclose(np.abs(linear_weight(X, 2)), [[0, 0], [1, 0], [0, 1]], atol=0.02)
+
+
+@pytest.mark.parametrize("num", [2, 3, 7])
+def test_directions_start_with_the_axes_and_keep_the_data_in_the_unit_interval(num):
+    Z = np.random.default_rng(0).uniform(size=(50, 3))
+    W = directions(Z, num, 0)
+    assert W.shape == (3, num)
+    np.testing.assert_array_equal(W[:, :3], np.eye(3)[:, :num])
+    H = np.asarray(Projection(jnp.asarray(W))(Z))
+    np.testing.assert_allclose(H[:, :3], Z[:, :num], atol=1e-6)
+    assert H.min() > -1e-6
+    assert H.max() < 1 + 1e-6

@@ -90,19 +90,19 @@ def test_the_interval_has_a_gradient():
 
 @pytest.mark.parametrize("kind", MATERNS)
 def test_normal_equations_agree_with_the_features_themselves(kind):
-    """Values, and gradients by kernel, interval, inputs and targets, with rows inside and beyond both ends."""
+    """Values, and gradients by kernel, interval, inputs, targets and weights, with rows inside and beyond both ends."""
     rng = np.random.default_rng(0)
     x, Y = jnp.asarray(rng.uniform(-0.3, 1.3, size=(200, 1))), jnp.asarray(rng.normal(size=(200, 2)))
     features, kernel = setting(kind, 0.2, 6)
-    weights = jnp.asarray(rng.normal(size=(features.num_features,) * 2))
+    factors, weights = jnp.asarray(rng.normal(size=(features.num_features,) * 2)), jnp.asarray(rng.uniform(size=200))
 
     def both(method):
-        def value(features, kernel, x, Y):
-            gram, projected = method(features, kernel, x, Y)
-            return jnp.sum(jnp.sin(gram) * weights) + jnp.sum(jnp.cos(projected)), (gram, projected)
+        def value(features, kernel, x, Y, weights):
+            gram, projected = method(features, kernel, x, Y, weights)
+            return jnp.sum(jnp.sin(gram) * factors) + jnp.sum(jnp.cos(projected)), (gram, projected)
 
         grad = eqx.filter_value_and_grad(lambda args: value(*args), has_aux=True)
-        return jax.tree.leaves(eqx.filter_jit(grad)((features, kernel, x, Y)))
+        return jax.tree.leaves(eqx.filter_jit(grad)((features, kernel, x, Y, weights)))
 
     ours = both(PinnedFourierFeatures.normal_equations)
     generic = both(AbstractInducingFeatures.normal_equations)
@@ -120,7 +120,7 @@ def test_normal_equations_of_a_model_in_single_precision(kind, lengthscale, num_
     rng = np.random.default_rng(0)
     x, Y = (jnp.asarray(rng.uniform(size=(500, 1)), jnp.float32) for _ in range(2))
     features, kernel = setting(kind, lengthscale, num_frequencies, jnp.float32)
-    gram, projected = eqx.filter_jit(features.normal_equations)(kernel, x, Y)
+    gram, projected = eqx.filter_jit(features.normal_equations)(kernel, x, Y, jnp.ones(500))
     wide, kernel, x, Y = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), (features, kernel, x, Y))
     A = eqx.filter_jit(wide.features)(kernel, x[:, 0], jnp.float32)
     np.testing.assert_allclose(gram, A @ A.T, atol=1e-11 * len(x))

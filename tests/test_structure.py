@@ -14,6 +14,7 @@ ORDER = [
     {"layers"},
     {"model"},
     {"collapsed", "predictions", "diagnostics"},
+    {"natural"},
     {"build"},
     {"sklearn"},
     {"plots"},

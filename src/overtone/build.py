@@ -5,7 +5,7 @@ the output layer with q(v) = N(0, I), its prior. Inducing points start at k-mean
 """
 
 import warnings
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ from jax.tree_util import Partial
 from scipy.cluster.vq import kmeans2
 
 from overtone import kernels
-from overtone.collapsed import collapsed_elbo, with_optimal_output
+from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
 from overtone.config import Config
 from overtone.data import Batches
 from overtone.features import FourierFeatures, InducingPoints, PerDimension, PinnedFourierFeatures
@@ -26,8 +26,9 @@ from overtone.layers import GPLayer
 from overtone.likelihoods import Gaussian
 from overtone.means import Linear, Zero, linear_weight
 from overtone.model import DeepGP, elbo
+from overtone.natural import OutputMemory, natural_elbo
 from overtone.params import Fixed, Positive, unwrap
-from overtone.scaling import unit_interval
+from overtone.scaling import Identity, Projection, directions, unit_interval
 from overtone.variational import AbstractGaussian, Full, LowRank, MeanField
 
 KERNELS = {
@@ -38,7 +39,11 @@ KERNELS = {
 }
 INNER_VARIANCE, OUTER_VARIANCE = 1e-5, 1.0  # of q(v) at the start, as in the paper
 LAYER_NOISE = 1e-5
-OUTPUT_DRAWS = 16  # of the hidden layers, to fix the closed-form output layer after training
+OUTPUT_ROWS, FINISH_ROWS = (
+    8192,
+    2048,
+)  # rows times draws at least, and rows at a time, to fix the output layer at the end
+MOST_FEATURES = 3000  # whose joint covariance is still affordable
 MAX_HIDDEN = 30
 PAPER_INTERVAL = (-2.0, 3.0)
 FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; hidden layers move more
@@ -59,14 +64,16 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
         H = scaling(H)
         num_outputs = y.shape[1] if last else num_hidden
         weight = linear_weight(H, num_outputs)
-        features = _features(config, H, depth, dtype)
+        num_directions = _num_directions(config, H.shape[1])
+        features = _features(config, H, num_directions, depth, dtype)
         layer = GPLayer(
-            kernel=_kernel(config, H.shape[1], dtype),
+            kernel=_kernel(config, num_directions, dtype),
             features=features,
             q=_posterior(config, features, num_outputs, OUTER_VARIANCE if last else INNER_VARIANCE),
             mean_function=Zero(num_outputs) if last else Linear(Fixed(weight.astype(dtype))),
             scaling=scaling.fixed(dtype),
             noise=Fixed(np.zeros((), dtype)) if last else Positive(np.asarray(LAYER_NOISE, dtype)),
+            projection=_projection(config, H, num_directions, depth, dtype),
         )
         layers.append(layer)
         H = H @ weight
@@ -81,40 +88,69 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, *, progress: bool = Fals
     layer can use double precision for its one linear system.
     """
     X, y = (np.asarray(values, config.dtype) for values in (X, y))
-    collapsed = config.output == "collapsed" or (config.output == "auto" and len(X) <= config.batch_size)
-    if collapsed:
+    model, memory, output = build(config, X, y), None, config.output
+    if output == "auto":
+        many = model.layers[-1].features.num_features > MOST_FEATURES
+        by_steps = "adam" if many or config.preset == "paper" else "natural"
+        output = "collapsed" if len(X) <= config.batch_size else by_steps
+    if output == "collapsed":
         loss = Partial(negative_collapsed, num_samples=config.n_samples)
+    elif output == "natural":
+        loss = Partial(negative_natural, num_data=len(X), num_samples=config.n_samples)
+        memory = OutputMemory.start(model)
     else:
         loss = Partial(negative_elbo, num_data=len(X), num_samples=config.n_samples)
     key = jax.random.key(config.random_state)
     model, history = fit(
-        build(config, X, y),
+        model,
         loss,
-        Batches(X, y, batch_size=len(X) if collapsed else config.batch_size, seed=config.random_state),
+        Batches(X, y, batch_size=len(X) if output == "collapsed" else config.batch_size, seed=config.random_state),
         key=key,
-        optim=adam(config.learning_rate, config.max_steps),
+        optim=adam(config.rate, config.max_steps),
         steps=config.max_steps,
+        memory=memory,
         describe=_describe,
         progress=progress,
     )
-    if collapsed:
+    if output != "adam":
         model = _finish(model, key, X, y)
     return model, history
 
 
-def negative_elbo(model: DeepGP, key, X, y, *, num_data: int, num_samples: int):
+def negative_elbo(model: DeepGP, memory: None, key, X, y, *, num_data: int, num_samples: int):
     """The loss: minus the evidence lower bound per row."""
-    return -elbo(model, key, X, y, num_data=num_data, num_samples=num_samples) / num_data
+    return -elbo(model, key, X, y, num_data=num_data, num_samples=num_samples) / num_data, memory
 
 
-def negative_collapsed(model: DeepGP, key, X, y, *, num_samples: int):
+def negative_collapsed(model: DeepGP, memory: None, key, X, y, *, num_samples: int):
     """The loss with the output layer in closed form."""
-    return -collapsed_elbo(model, key, X, y, num_samples=num_samples) / len(X)
+    return -collapsed_elbo(model, key, X, y, num_samples=num_samples) / len(X), memory
+
+
+def negative_natural(model: DeepGP, memory: OutputMemory, key, X, y, *, num_data: int, num_samples: int):
+    """The loss with the output layer by natural gradients."""
+    bound, memory = natural_elbo(model, memory, key, X, y, num_data=num_data, num_samples=num_samples)
+    return -bound / num_data, memory
+
+
+def _finish(model: DeepGP, key, X: np.ndarray, y: np.ndarray) -> DeepGP:
+    """The output layer's q(v) in closed form, from all rows and many draws of the hidden layers."""
+    rows, draws = min(len(X), FINISH_ROWS), max(1, OUTPUT_ROWS // len(X))
+
+    def sums(first: int):
+        place = np.arange(first, first + rows)  # the last chunk is filled up with rows of weight 0
+        chunk = (a[np.minimum(place, len(X) - 1)] for a in (X, y))
+        return _output_sums(model, jax.random.fold_in(key, first), tuple(chunk), (place < len(X)).astype(float), draws)
+
+    return eqx.filter_jit(with_optimal_output)(
+        model, *reduce(lambda a, b: jax.tree.map(np.add, a, b), map(sums, range(0, len(X), rows)))
+    )
 
 
 @eqx.filter_jit
-def _finish(model: DeepGP, key, X, y) -> DeepGP:
-    return with_optimal_output(model, key, X, y, num_samples=OUTPUT_DRAWS)
+def _output_sums(model: DeepGP, key, rows: tuple, weights, num_samples: int):
+    X, y = rows
+    return statistics(model, key, X, y, weights, num_samples=num_samples)[:2]
 
 
 def _describe(model: DeepGP, loss: float) -> dict[str, str]:
@@ -130,13 +166,24 @@ def adam(learning_rate: float, steps: int) -> optax.GradientTransformation:
     return optax.adam(schedule)
 
 
-def _features(config: Config, H: np.ndarray, depth: int, dtype: np.dtype) -> AbstractInducingFeatures:
-    num_dims = H.shape[1]
+def _num_directions(config: Config, num_inputs: int) -> int:
+    if config.fourier and config.n_projections is not None:
+        return config.n_projections
+    return 2 * num_inputs + 1 if config.fourier and config.preset != "paper" and num_inputs > 1 else num_inputs
+
+
+def _projection(config: Config, H: np.ndarray, num: int, depth: int, dtype: np.dtype) -> Identity | Projection:
+    if num == H.shape[1]:
+        return Identity()
+    return Projection(jax.device_put(directions(H, num, config.random_state + depth).astype(dtype)))
+
+
+def _features(config: Config, H: np.ndarray, num_dims: int, depth: int, dtype: np.dtype) -> AbstractInducingFeatures:
     if config.fourier:
         paper = config.preset == "paper"
         interval = config.interval or (PAPER_INTERVAL if paper else FIRST_INTERVAL if depth == 0 else HIDDEN_INTERVAL)
         a, b = (jax.device_put(np.full(num_dims, edge, dtype)) for edge in interval)
-        if config.interval or paper or depth == 0:
+        if config.interval or paper or (depth == 0 and num_dims == H.shape[1]):
             a, b = Fixed(a), Fixed(b)
         if paper:
             return PerDimension(FourierFeatures(a, b, config.n_inducing), num_dims)

@@ -31,8 +31,9 @@ def collapsed_elbo(
 ) -> Float[Array, ""]:
     """The bound with the optimal q(v) of the output layer for the hidden draws of this call."""
     model = unwrap(model)
-    Lam, c, squares, left = _statistics(model, key, X, y, num_samples)
-    noise = _noise(model)
+    noise = gaussian_noise(model)
+    gram, projected, squares, left = statistics(model, key, X, y, jnp.ones(len(X)), num_samples=num_samples)
+    Lam, c = _natural(gram, projected, noise)
     chol = jnp.linalg.cholesky(Lam)
     half = jax.scipy.linalg.solve_triangular(chol, c[..., None], lower=True)[..., 0]
     log_det = jnp.sum(jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1)), axis=-1)
@@ -46,17 +47,10 @@ def collapsed_elbo(
     return jnp.sum(fit).astype(X.dtype) - kl
 
 
-def with_optimal_output(
-    model: DeepGP,
-    key: PRNGKeyArray,
-    X: Float[Array, "N D"],
-    y: Float[Array, "N P"],
-    *,
-    num_samples: int,
-) -> DeepGP:
-    """The model with the output layer's q(v) set to its optimum, jointly over all features."""
-    plain = unwrap(model)
-    Lam, c, _, _ = _statistics(plain, key, X, y, num_samples)
+def with_optimal_output(model: DeepGP, gram: Float[Array, "M M"], projected: Float[Array, "P M"]) -> DeepGP:
+    """The model with the output layer's q(v) set to its optimum for these statistics, jointly over all features."""
+    noise = gaussian_noise(unwrap(model))
+    Lam, c = _natural(gram, projected, noise)
     chol = jnp.linalg.cholesky(Lam)
     mean = jax.scipy.linalg.cho_solve((chol, True), c[..., None])[..., 0]
     # Lam^-1 = J (J Lam J)^-1 J with J the reversal of rows: L^-T reversed twice is lower triangular.
@@ -65,30 +59,43 @@ def with_optimal_output(
     root = jax.scipy.linalg.solve_triangular(flipped, eye, lower=True, trans=1)[:, ::-1, ::-1]
     diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
     unit = jnp.swapaxes(root / diagonal[:, None], 0, 1)
-    q = Full(*(part[None].astype(X.dtype) for part in (mean, jnp.log(diagonal), unit)))
+    dtype = model.layers[-1].q.mean.dtype
+    q = Full(*(part[None].astype(dtype) for part in (mean, jnp.log(diagonal), unit)))
     return eqx.tree_at(lambda m: m.layers[-1].q, model, q)
 
 
-def _statistics(model: DeepGP, key, X, y, num_samples: int):
-    """Lam (P, M, M), c (P, M), |y|^2 (P,) and the summed residual, averaged over the hidden draws."""
-    layer, noise = model.layers[-1], _noise(model)
+def statistics(
+    model: DeepGP,
+    key: PRNGKeyArray,
+    X: Float[Array, "N D"],
+    y: Float[Array, "N P"],
+    weights: Float[Array, " N"],
+    *,
+    num_samples: int,
+):
+    """A A^T (M, M), A y (P, M), |y|^2 (P,) and the residual, summed over rows and averaged over the hidden draws."""
+    model = unwrap(model)
+    layer, weights = model.layers[-1], weights.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
 
     def one(key):
         inputs, _, _ = model.propagate(model.draw_noise(key, 1, X.shape[0]), X)[-1]
-        H = layer.scaling(inputs[0])
-        target = y - layer.mean_function(H)
-        gram, projected = layer.features.normal_equations(layer.kernel, H, target)
-        left = jnp.sum(layer.kernel.diag(H).astype(noise.dtype)) - jnp.trace(gram)  # sum k - |A|^2
-        return gram, projected.T, jnp.sum(target.astype(noise.dtype) ** 2, axis=0), left
+        Z, H = layer.place(inputs[0])
+        target = y - layer.mean_function(Z)
+        gram, projected = layer.features.normal_equations(layer.kernel, H, target, weights)
+        left = weights @ layer.kernel.diag(H).astype(weights.dtype) - jnp.trace(gram)  # sum k - |A|^2
+        return gram, projected.T, weights @ target.astype(weights.dtype) ** 2, left
 
     num_samples = num_samples if len(model.layers) > 1 else 1
     draws = jax.vmap(one)(jax.random.split(key, num_samples))
-    gram, projected, squares, left = jax.tree.map(lambda s: jnp.mean(s, axis=0), draws)
-    Lam = jnp.eye(len(gram), dtype=gram.dtype) + gram / noise[:, None, None]
-    return Lam, projected / noise[:, None], squares, left
+    return jax.tree.map(lambda s: jnp.mean(s, axis=0), draws)
 
 
-def _noise(model: DeepGP) -> Float[Array, " P"]:
+def _natural(gram, projected, noise):
+    """Lam (P, M, M) and c (P, M)."""
+    return jnp.eye(len(gram), dtype=gram.dtype) + gram / noise[:, None, None], projected / noise[:, None]
+
+
+def gaussian_noise(model: DeepGP) -> Float[Array, " P"]:
     """The noise variances, in the widest precision that is switched on."""
     if not isinstance(model.likelihood, Gaussian):
         kind = type(model.likelihood).__name__

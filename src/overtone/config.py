@@ -7,7 +7,7 @@ METHODS = ("id-dgp", "dgp", "vff", "svgp")
 KERNELS = ("auto", "matern12", "matern32", "matern52", "rbf")
 PRESETS = ("default", "paper")
 COVARIANCES = ("block", "joint", "low-rank", "mean-field")
-OUTPUTS = ("auto", "collapsed", "adam")
+OUTPUTS = ("auto", "collapsed", "natural", "adam")
 DTYPES = ("float32", "float64")
 
 
@@ -20,19 +20,23 @@ class Config:
     n_layers: number of GP layers; None is 2 for the deep methods and 1 for the shallow ones.
     n_inducing: frequencies (M of them are 2M + 1 inducing variables per input) or inducing points.
     hidden_width: units in each hidden layer; None is the number of inputs, at most 30.
+    n_projections: directions along which the functions of a layer of Fourier features vary, which are learned; as many
+        as inputs are the inputs themselves. None is 2D + 1 for D inputs, and for one input the input itself.
     kernel: "matern12", "matern32", "matern52" or "rbf" (points only); "auto" is "matern32" for Fourier
         features and "rbf" for points, the better choice of each in the paper.
     covariance: of q(v): "block" is full for each input of a Fourier layer, "joint" is full over all inputs,
         "low-rank" a diagonal and a few directions of correlation for each input, the choice for hundreds of
         frequencies, "mean-field" a diagonal. Layers of inducing points have one block.
     output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,
-        which needs all rows in a batch; "adam" trains it like the rest, as in the paper; "auto" is
-        "collapsed" where the rows fit into one batch.
+        which needs all rows in a batch; "natural" follows it from batch to batch, and takes the closed form at the end;
+        "adam" trains it like the rest, as in the paper. "auto" is "collapsed" where the rows fit into one batch,
+        otherwise "natural" ("adam" with the paper's preset, or with thousands of variables).
     preset: "default" pins the Fourier features at both ends of an interval around the data, which is learned in each
         hidden layer and dimension; "paper" is faithful to the paper: plain features, fixed interval [-2, 3].
     interval: [a, b] of the Fourier features in every layer, where [0, 1] is the range of the data; fixed, then.
         None leaves it to the preset.
-    max_steps, batch_size, learning_rate, n_samples: of training.
+    max_steps, batch_size, n_samples: of training.
+    learning_rate: of Adam; None is 0.03 for Fourier features and 0.01 for inducing points, which are less steady.
     n_predict_samples: Gaussians in the predictive mixture.
     dtype: "float32" or "float64".
     random_state: seed of everything random.
@@ -42,6 +46,7 @@ class Config:
     n_layers: int | None = None
     n_inducing: int = 20
     hidden_width: int | None = None
+    n_projections: int | None = None
     kernel: str = "auto"
     covariance: str = "block"
     output: str = "auto"
@@ -49,7 +54,7 @@ class Config:
     interval: tuple[float, float] | None = None
     max_steps: int = 5000
     batch_size: int = 1024
-    learning_rate: float = 0.01
+    learning_rate: float | None = None
     n_samples: int = 1
     n_predict_samples: int = 64
     dtype: str = "float32"
@@ -71,6 +76,10 @@ class Config:
     def kernel_name(self) -> str:
         return ("matern32" if self.fourier else "rbf") if self.kernel == "auto" else self.kernel
 
+    @property
+    def rate(self) -> float:
+        return self.learning_rate or (0.03 if self.fourier else 0.01)
+
     def validate(self) -> None:
         """Raise a ValueError that says what was wrong, what was got and what to do."""
         for name, allowed in (
@@ -86,7 +95,7 @@ class Config:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
         for name in ("n_inducing", "max_steps", "batch_size", "n_samples", "n_predict_samples"):
             _check_whole(name, getattr(self, name))
-        for name in ("n_layers", "hidden_width"):
+        for name in ("n_layers", "hidden_width", "n_projections"):
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name))
         if not self.deep and self.num_layers != 1:
@@ -99,7 +108,7 @@ class Config:
                 f"method {self.method!r} needs a Matern kernel; got kernel='rbf'. Use 'matern12', 'matern32' or "
                 f"'matern52', or a method with inducing points."
             )
-        if not _is_real(self.learning_rate) or not 0 < self.learning_rate < 1:
+        if self.learning_rate is not None and not (_is_real(self.learning_rate) and 0 < self.learning_rate < 1):
             raise ValueError(f"learning_rate must be between 0 and 1; got {self.learning_rate!r}.")
         if self.interval is not None and not self.interval[0] <= 0 < 1 <= self.interval[1]:
             raise ValueError(

@@ -38,6 +38,6 @@ def _with_inputs(model: DeepGP, key, X, num_samples: int) -> list[tuple[GPLayer,
     model = unwrap(model)
     passes = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)
     return [
-        (layer, layer.scaling(H.reshape(-1, H.shape[-1])))
+        (layer, layer.place(H.reshape(-1, H.shape[-1]))[1])
         for layer, (H, _, _) in zip(model.layers, passes, strict=True)
     ]

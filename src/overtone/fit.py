@@ -54,11 +54,15 @@ def fit(
     key: PRNGKeyArray,
     optim: optax.GradientTransformation,
     steps: int,
+    memory: Any = None,
     chunk: int = 100,
     describe: Callable[[M, float], dict[str, str]] | None = None,
     progress: bool = False,
 ) -> tuple[M, History]:
-    """Minimise the expectation of `loss(model, key, *batch)` over the batches, by `steps` steps of `optim`.
+    """Minimise the expectation of a loss over the batches, by `steps` steps of `optim`.
+
+    `loss(model, memory, key, *batch)` returns a value and the memory for the next step: whatever it wants to carry
+    along besides the trained parameters.
 
     A progress bar shows what `describe(model, loss)` returns after every `chunk` steps.
     """
@@ -66,7 +70,7 @@ def fit(
     params, static = eqx.partition(model, trainable(model))
     packing = _Packing(params)
     packed = packing.pack(params)
-    state = (packed, packed, jax.jit(optim.init)(packed), jax.device_put(True))
+    state = (packed, packed, jax.jit(optim.init)(packed), memory, jax.device_put(True))
     losses: list[np.ndarray] = []
     compiled_run = _compiled()
     with tqdm(total=steps, disable=not progress, unit="step") as bar:
@@ -77,7 +81,7 @@ def fit(
             state, values = compiled_run(state, params, static, loss, optim, key, span, stacked)
             losses.append(np.asarray(values)[: steps - first])
             bar.update(len(losses[-1]))
-            finite = bool(state[3])
+            finite = bool(state[-1])
             if describe is not None and progress and finite:
                 recent = float(np.mean(losses[-1]))
                 bar.set_postfix(describe(eqx.combine(packing.unpacked(state[0]), static), recent))
@@ -85,7 +89,7 @@ def fit(
                 break
     loss_history, message = np.concatenate(losses), ""
     model = eqx.combine(packing.unpacked(state[1]), static)
-    if not bool(state[3]):
+    if not bool(state[-1]):
         loss_history = loss_history[np.isfinite(loss_history).cumprod().astype(bool)]
         message = (
             f"The loss or its gradient was not finite at step {len(loss_history) + 1} of {steps}; training "
@@ -132,22 +136,26 @@ def _run(
 ) -> tuple[Any, Array]:
     """One scan over the stacked batches.
 
-    State: the next parameters, packed, the last good ones, the optimiser's state, whether all was finite.
+    State: the next parameters, packed, the last good ones, the optimiser's state, the loss's memory, whether all was
+    finite.
     """
     first, steps = span
     packing = _Packing(params)
 
     def one_step(state, numbered_batch):
-        packed, good, opt_state, finite = state
+        packed, good, opt_state, memory, finite = state
         step, batch = numbered_batch
-        value, grad = jax.value_and_grad(
-            lambda packed: loss(eqx.combine(packing.unpack(packed), static), jax.random.fold_in(key, step), *batch)
-        )(packed)
+
+        def value_of(packed):
+            model = eqx.combine(packing.unpack(packed), static)
+            return loss(model, memory, jax.random.fold_in(key, step), *batch)
+
+        (value, new_memory), grad = jax.value_and_grad(value_of, has_aux=True)(packed)
         updates, new_opt_state = optim.update(grad, opt_state, packed)
         healthy = finite & jnp.isfinite(value) & jnp.isfinite(sum(jnp.sum(jnp.abs(g)) for g in grad))
         moves, over = healthy & (step < steps), step >= steps
-        new = (optax.apply_updates(packed, updates), packed, new_opt_state)
-        kept = jax.tree.map(lambda a, b: jnp.where(moves, a, b), new, (packed, good, opt_state))
+        new = (optax.apply_updates(packed, updates), packed, new_opt_state, new_memory)
+        kept = jax.tree.map(lambda a, b: jnp.where(moves, a, b), new, (packed, good, opt_state, memory))
         return (*kept, healthy | (over & finite)), jnp.where(healthy, value, jnp.nan)
 
     numbers = first + jnp.arange(stacked[0].shape[0])

@@ -1,6 +1,6 @@
 """A layer: one sparse variational GP with P outputs.
 
-f(x) = m(h) + g(h) + noise, h = scaling(x), where g is a zero-mean GP known through the whitened
+f(x) = m(z) + g(h) + noise, z = scaling(x), h = projection(z), where g is a zero-mean GP known through the whitened
 inducing variables v of its features, and q(v) is free.
 """
 
@@ -13,7 +13,7 @@ from overtone.features.base import AbstractInducingFeatures, residual
 from overtone.kernels import AbstractKernel
 from overtone.means import AbstractMean
 from overtone.params import Param
-from overtone.scaling import Affine
+from overtone.scaling import Affine, Identity, Projection
 from overtone.variational import AbstractGaussian
 
 
@@ -26,16 +26,22 @@ class GPLayer(eqx.Module):
     mean_function: AbstractMean
     scaling: Affine
     noise: Param  # variance added between layers; 0 at the output
+    projection: Identity | Projection = Identity()
 
     @property
     def num_outputs(self) -> int:
         return self.q.mean.shape[1]
 
+    def place(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D"], Float[Array, "N J"]]:
+        """The inputs as the mean function sees them, and as the features do."""
+        Z = self.scaling(X)
+        return Z, self.projection(Z)
+
     def __call__(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Mean and variance of f(x) under q."""
-        H = self.scaling(X)
+        Z, H = self.place(X)
         mean, var = self.features.marginals(self.kernel, self.q, H)
-        return mean + self.mean_function(H), var + self.noise
+        return mean + self.mean_function(Z), var + self.noise
 
     def kl(self) -> Float[Array, ""]:
         """KL(q(v) || p(v))."""
@@ -47,18 +53,18 @@ class GPLayer(eqx.Module):
         `key` decides the part carried by the inducing variables, one coherent function A^T v; `row_key` the
         residual that they leave unexplained, drawn for each row on its own. Each row's marginal is exact.
         """
-        H = self.scaling(X)
+        Z, H = self.place(X)
         v = jnp.swapaxes(self.q.sample(key), 0, 1).reshape(self.num_outputs, -1)
         A = self.features.whitened(self.kernel, H)
         std = jnp.sqrt(residual(self.kernel, A, H) + self.noise)
         eps = jax.random.normal(row_key, (X.shape[0], self.num_outputs), H.dtype)
-        return self.mean_function(H) + A.T @ v.T + std[:, None] * eps
+        return self.mean_function(Z) + A.T @ v.T + std[:, None] * eps
 
     def draw_prior(self, key: PRNGKeyArray, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         """One function under the prior, at all rows together: exact, by a Cholesky factor of K(X, X), O(N^3)."""
-        H = self.scaling(X)
+        Z, H = self.place(X)
         widest = jax.dtypes.canonicalize_dtype(jnp.float64)
         noise = self.noise + 4 * X.shape[0] * jnp.finfo(widest).eps * self.kernel.diag(H)
         K = (self.kernel.gram(H, H) + jnp.diag(noise)).astype(widest)
         eps = jax.random.normal(key, (X.shape[0], self.num_outputs), H.dtype)
-        return self.mean_function(H) + jnp.linalg.cholesky(K).astype(H.dtype) @ eps
+        return self.mean_function(Z) + jnp.linalg.cholesky(K).astype(H.dtype) @ eps

@@ -34,6 +34,30 @@ class Affine(eqx.Module):
         return Affine(Fixed(np.asarray(self.shift, dtype)), Fixed(np.asarray(self.scale, dtype)))
 
 
+class Identity(eqx.Module):
+    """z -> z."""
+
+    def __call__(self, Z):
+        return Z
+
+
+class Projection(eqx.Module):
+    """z -> 1/2 + (z - 1/2) W: directions through the centre of the unit cube, one for each column of W."""
+
+    weight: Param  # (D, J)
+
+    def __call__(self, Z):
+        return 0.5 + (Z - 0.5) @ self.weight
+
+
+def directions(Z: np.ndarray, num: int, seed: int) -> np.ndarray:
+    """Weights (D, J) to start from: the axes, then random directions, on all of which Z stays in [0, 1]."""
+    dims = Z.shape[1]
+    random = np.random.default_rng(seed).standard_normal((dims, max(0, num - dims)))
+    reach = np.max(np.abs((Z - 0.5) @ random), axis=0, initial=0) if len(Z) else 1.0
+    return np.concatenate([np.eye(dims), random / np.maximum(2 * reach, 1e-12)], axis=1)[:, :num]
+
+
 def unit_interval(X: np.ndarray) -> Affine:
     """Map each column's range to [0, 1]; a constant column to 1/2."""
     low, high = (np.asarray(end(X, axis=0), np.float64) for end in (np.min, np.max))

@@ -47,6 +47,7 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         n_layers: int | None = Config.n_layers,
         n_inducing: int = Config.n_inducing,
         hidden_width: int | None = Config.hidden_width,
+        n_projections: int | None = Config.n_projections,
         kernel: str = Config.kernel,
         covariance: str = Config.covariance,
         output: str = Config.output,
@@ -54,7 +55,7 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         interval: tuple[float, float] | None = Config.interval,
         max_steps: int = Config.max_steps,
         batch_size: int = Config.batch_size,
-        learning_rate: float = Config.learning_rate,
+        learning_rate: float | None = Config.learning_rate,
         n_samples: int = Config.n_samples,
         n_predict_samples: int = Config.n_predict_samples,
         dtype: str = Config.dtype,
@@ -65,6 +66,7 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         self.n_layers = n_layers
         self.n_inducing = n_inducing
         self.hidden_width = hidden_width
+        self.n_projections = n_projections
         self.kernel = kernel
         self.covariance = covariance
         self.output = output

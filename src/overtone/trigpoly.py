@@ -154,6 +154,27 @@ def _array(gradient: Any) -> Array:
     return gradient if isinstance(gradient, jax.Array) else jnp.zeros(gradient.shape, gradient.dtype)
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def sinusoids(t: Float[Array, " N"], num: int) -> Float[Array, "M2 N"]:
+    """phi = [1, cos(k t), sin(k t)] themselves."""
+    return _sinusoids_forward(t, num)[0]
+
+
+def _sinusoids_forward(t, num):
+    waves = harmonics(t, num)[0].reshape(-1, 2, len(t))[:num]
+    phi = jnp.concatenate([jnp.ones_like(t)[None], waves[:, 0], waves[:, 1]])
+    return phi, phi
+
+
+def _sinusoids_backward(num, phi, gradient):
+    k = 2 * np.pi * np.arange(1, num + 1).astype(phi.dtype)
+    by_cosines, by_sines = gradient[1 : num + 1], gradient[num + 1 :]
+    return (k @ (by_sines * phi[1 : num + 1] - by_cosines * phi[num + 1 :]),)
+
+
+sinusoids.defvjp(_sinusoids_forward, _sinusoids_backward)
+
+
 def harmonics(t: Float[Array, " N"], num: int) -> tuple[Float[Array, "L2 N"], Float[Array, "H2 N"]]:
     """Rows cos(k t), sin(k t) in turn: up to k = num or a little more, and from there up to 2 num or a little more.
 

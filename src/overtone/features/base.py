@@ -57,12 +57,13 @@ class AbstractInducingFeatures(eqx.Module):
         return q.project(A), residual(kernel, A, X)[:, None] + q.spread(A)
 
     def normal_equations(
-        self, kernel: AbstractKernel, X: Float[Array, "N D"], Y: Float[Array, "N P"]
+        self, kernel: AbstractKernel, X: Float[Array, "N D"], Y: Float[Array, "N P"], weights: Float[Array, " N"]
     ) -> tuple[Float[Array, "M M"], Float[Array, "M P"]]:
-        """A A^T and A Y, in the widest precision that is on: what regression on the features needs to know."""
+        """A W A^T and A W Y, in the widest precision that is on: what regression on the features needs to know."""
         widest = jax.dtypes.canonicalize_dtype(jnp.float64)
         A = self.whitened(kernel, X).astype(widest)
-        return A @ A.T, A @ Y.astype(widest)
+        weighted = A * weights
+        return weighted @ A.T, weighted @ Y.astype(widest)
 
 
 def residual(kernel: AbstractKernel, A: Float[Array, "M N"], X: Float[Array, "N D"]) -> Float[Array, " N"]:
@@ -115,13 +116,14 @@ class PerDimension(AbstractInducingFeatures):
             return features.marginals(kernel, jax.tree.map(lambda leaf: leaf[None], q), x[:, None])
 
         mean, var = jax.vmap(one, in_axes=(0, 0, 0, 1))(self.parts, _parts(kernel), q, X)
-        return _gradient_once(mean.sum(axis=0)), _gradient_once(var.sum(axis=0))
+        one_each = np.ones(self.num_dims, mean.dtype)  # a product, since sums over the first axis are slow
+        return _gradient_once(jnp.tensordot(one_each, mean, 1)), _gradient_once(jnp.tensordot(one_each, var, 1))
 
-    def normal_equations(self, kernel, X, Y):
+    def normal_equations(self, kernel, X, Y, weights):
         if self.num_dims > 1:  # features of different dimensions have no structure in common
-            return AbstractInducingFeatures.normal_equations(self, kernel, X, Y)
-        one = jax.tree.map(lambda leaf: leaf[0], (self.parts, _parts(kernel)))
-        return one[0].normal_equations(one[1], X, Y)
+            return AbstractInducingFeatures.normal_equations(self, kernel, X, Y, weights)
+        features, kernel = jax.tree.map(lambda leaf: leaf[0], (self.parts, _parts(kernel)))
+        return features.normal_equations(kernel, X, Y, weights)
 
     def outside(self, X):
         return jax.vmap(lambda f, x: f.outside(x))(self.parts, X.T[:, :, None])[:, :, 0].T

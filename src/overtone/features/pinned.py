@@ -19,13 +19,13 @@ from jaxtyping import Array, Float
 
 from overtone.features.base import AbstractInducingFeatures
 from overtone.features.ends import Ends, ends, signs, unit_kernel
-from overtone.features.fourier import matern, sinusoids
+from overtone.features.fourier import matern
 from overtone.features.pinned_marginals import Place, pinned_marginals
 from overtone.kernels import AbstractMatern
 from overtone.linalg import Identity
 from overtone.params import Param
 from overtone.quadratic import gram_of_sums
-from overtone.trigpoly import evaluate, sum_over_chunks, sums
+from overtone.trigpoly import evaluate, sinusoids, sum_over_chunks, sums
 
 
 class PinnedFourierFeatures(AbstractInducingFeatures):
@@ -51,8 +51,7 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         kernel = self._checked(kernel)
         place = self._place(kernel, x)
         known = ends(type(kernel), self.num_frequencies, place.rho, precision)
-        w = 2 * jnp.pi * jnp.arange(self.num_frequencies + 1, dtype=place.rho.dtype)
-        waves = sinusoids(w, place.position)
+        waves: Any = sinusoids(place.position, self.num_frequencies)
         e = self._extrapolations(kernel, known, place, (known.B * known.amplitude) @ waves)
         return self._combined(kernel, known, jnp.concatenate([waves * (place.beyond == 0), e]))
 
@@ -77,24 +76,25 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         second = known.amplitude[:, None] * waves + known.B.T @ (gap.T @ after - from_a)
         return jnp.sqrt(kernel.variance) * jnp.concatenate([first, second, third + last.T @ after])
 
-    def normal_equations(self, kernel, X, Y):
+    def normal_equations(self, kernel, X, Y, weights):
         """In O(M) for each row: products of two sinusoids are sums of two, so 4M + 1 sums over the rows say it all."""
         precision, widest = self.a.dtype, jax.dtypes.canonicalize_dtype(jnp.float64)
-        self, kernel, x, Y = jax.tree.map(lambda leaf: leaf.astype(widest), (self, self._checked(kernel), X[:, 0], Y))
+        given = self, self._checked(kernel), X[:, 0], Y, weights
+        self, kernel, x, Y, weights = jax.tree.map(lambda leaf: leaf.astype(widest), given)
         known = ends(type(kernel), self.num_frequencies, kernel.rate * (self.b - self.a), precision)
         low, none = known.B * known.amplitude, jnp.zeros((1, 4 * self.num_frequencies + 1), widest)
 
-        def of_rows(x, Y, is_row):
-            place = self._place(kernel, x)
-            inside = is_row * (place.beyond == 0)
+        def of_rows(x, Y, weights, is_row):
+            place, weights = self._place(kernel, x), weights * is_row
             h = evaluate(none, (low,), place.position)[1][0]
-            e = is_row * self._extrapolations(kernel, known, place, h)
-            weights = e[: 2 * (self.order + 1)], inside * Y.T
-            found: Any = sums(inside[None], weights, place.position, self.num_frequencies)
+            e = self._extrapolations(kernel, known, place, h)
+            inside, we = weights * (place.beyond == 0), weights * e
+            factors = we[: 2 * (self.order + 1)], inside * Y.T
+            found: Any = sums(inside[None], factors, place.position, self.num_frequencies)
             squares, (crossed, with_Y) = found
-            return squares[0], jnp.pad(crossed, ((0, len(e) - len(crossed)), (0, 0))), with_Y, e @ e.T, e @ Y
+            return squares[0], jnp.pad(crossed, ((0, len(e) - len(crossed)), (0, 0))), with_Y, we @ e.T, we @ Y
 
-        squares, crossed, with_Y, ee, eY = sum_over_chunks(of_rows, x, Y)
+        squares, crossed, with_Y, ee, eY = sum_over_chunks(of_rows, x, Y, weights)
         parts = jnp.block([[gram_of_sums(squares), crossed.T], [crossed, ee]])
         half = self._combined(kernel, known, parts).T
         return self._combined(kernel, known, half), self._combined(kernel, known, jnp.concatenate([with_Y.T, eY]))

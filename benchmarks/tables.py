@@ -1,0 +1,108 @@
+"""The data sets of the quality benchmark as arrays: inputs X (N, D) and target y (N,).
+
+They are Parquet files in the folder that OVERTONE_DATA names; nothing is downloaded. Times become a trend in days, the
+hour of the day, the day of the week and, for more than a year, the day of the year; categories become indicator
+columns, or for car parks a number.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+NAMES = (
+    "multi_step",
+    "audio_subband",
+    "co2_mauna_loa_weekly",
+    "traffic_metro_interstate",
+    "air_beijing_pm25",
+    "parking_birmingham",
+    "appliances_energy",
+    "uci_kin8nm",
+    "uci_powerplant",
+    "uci_protein",
+)
+
+
+def folder() -> Path:
+    name = os.environ.get("OVERTONE_DATA")
+    if not name:
+        raise SystemExit("OVERTONE_DATA is not set; it names the folder with the Parquet files of the data sets.")
+    return Path(name)
+
+
+def load(name: str) -> tuple[np.ndarray, np.ndarray]:
+    if name == "multi_step":
+        return multi_step(np.random.default_rng(0))
+    frame = pd.read_parquet(folder() / f"{name}.parquet")
+    X, y = (LOADERS.get(name) or _last_column)(frame)
+    X, y = np.asarray(X, float), np.asarray(y, float)
+    keep = np.isfinite(y) & np.all(np.isfinite(X), axis=1)
+    return X[keep], y[keep]
+
+
+def multi_step(rng: np.random.Generator, num: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+    """Five plateaus with noise, as in the demo."""
+    x = rng.uniform(0, 1, num)
+    levels = np.asarray([0.0, 2.0, -1.0, 1.0, -2.0])
+    return x[:, None], levels[np.minimum((x * 5).astype(int), 4)] + 0.05 * rng.standard_normal(num)
+
+
+def split(num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Training and test rows: 10 % held out at random."""
+    order = np.random.default_rng(seed).permutation(num)
+    return order[num // 10 :], order[: num // 10]
+
+
+def _times(times: pd.Series) -> list[np.ndarray]:
+    days = (times - times.min()).dt.total_seconds().to_numpy() / 86400
+    seconds = times.dt.hour * 3600 + times.dt.minute * 60 + times.dt.second
+    parts = [days, seconds.to_numpy() / 3600, times.dt.dayofweek.to_numpy()]
+    return [*parts, times.dt.dayofyear.to_numpy()] if days.max() > 400 else parts
+
+
+def _columns(*parts) -> np.ndarray:
+    return np.column_stack([np.asarray(part, float) for part in parts])
+
+
+def _last_column(frame: pd.DataFrame):
+    return frame.iloc[:, :-1].to_numpy(float), frame.iloc[:, -1].to_numpy(float)
+
+
+def _audio(frame: pd.DataFrame):
+    return frame[["t"]][:35267].to_numpy(float), frame["y"][:35267]
+
+
+def _co2(frame: pd.DataFrame):
+    return ((frame["date"] - frame["date"].min()).dt.days.to_numpy(float))[:, None], frame["co2"]
+
+
+def _traffic(frame: pd.DataFrame):
+    weather = frame["temp"].clip(lower=200), frame["rain_1h"].clip(upper=60), frame["clouds_all"]
+    return _columns(*_times(frame["datetime"]), *weather), frame["traffic_volume"]
+
+
+def _air(frame: pd.DataFrame):
+    names = ["dewpoint", "temperature", "pressure", "wind_speed_cum", "snow_hours_cum", "rain_hours_cum"]
+    wind = pd.get_dummies(frame["wind_direction"])
+    return _columns(*_times(frame["datetime"]), *(frame[n] for n in names), *(wind[c] for c in wind)), frame["pm25"]
+
+
+def _parking(frame: pd.DataFrame):
+    park = frame["system_code_number"].astype("category").cat.codes
+    return _columns(*_times(frame["last_updated"]), frame["capacity"], park), frame["occupancy"] / frame["capacity"]
+
+
+def _appliances(frame: pd.DataFrame):
+    return frame.drop(columns=["datetime", "appliances"]).to_numpy(float), frame["appliances"]
+
+
+LOADERS = {
+    "audio_subband": _audio,
+    "co2_mauna_loa_weekly": _co2,
+    "traffic_metro_interstate": _traffic,
+    "air_beijing_pm25": _air,
+    "parking_birmingham": _parking,
+    "appliances_energy": _appliances,
+}

@@ -1,0 +1,76 @@
+"""The output layer by natural gradients, against its closed form."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from overtone.build import build
+from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
+from overtone.config import Config
+from overtone.model import elbo
+from overtone.natural import RATE, OutputMemory, natural_elbo
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(size=(40, 2))
+Y = np.stack([np.sin(5 * X[:, 0] * X[:, 1]), X[:, 0] ** 2], axis=1) + 0.1 * RNG.normal(size=(40, 2))
+KEY = jax.random.key(0)
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def setting(**settings):
+    model = build(Config(n_inducing=4, dtype="float64", **settings), X, Y)
+    return model, OutputMemory.start(model)
+
+
+@eqx.filter_jit
+def step(model, memory, key=KEY, rows=slice(None)):
+    def bound(model):
+        return natural_elbo(model, memory, key, jnp.asarray(X[rows]), jnp.asarray(Y[rows]), num_data=len(X))
+
+    (value, new), gradient = eqx.filter_value_and_grad(bound, has_aux=True)(model)
+    return value, new, gradient
+
+
+def test_at_the_start_q_is_the_prior():
+    model, memory = setting(n_layers=1, method="vff")
+    prior = elbo(model, KEY, jnp.asarray(X), jnp.asarray(Y), num_data=len(X))
+    assert float(step(model, memory)[0]) == pytest.approx(float(prior), rel=1e-10)
+
+
+def test_after_one_look_at_all_rows_bound_and_gradient_are_those_of_the_closed_form():
+    """At the optimum of q, the gradient of the rest does not see that q depends on it."""
+    model, memory = setting(n_layers=1, method="vff")
+    _, memory, _ = step(model, memory)
+    value, _, gradient = step(model, memory)
+    closed, closed_gradient = eqx.filter_jit(
+        eqx.filter_value_and_grad(lambda m: collapsed_elbo(m, KEY, jnp.asarray(X), jnp.asarray(Y)))
+    )(model)
+    assert float(value) == pytest.approx(float(closed), rel=1e-10)
+    # All but q, which has no part in it.
+    for get in (lambda m: m.likelihood, lambda m: m.layers[0].kernel, lambda m: m.layers[0].projection):
+        for a, b in zip(*(jax.tree.leaves(get(g)) for g in (gradient, closed_gradient)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7)
+
+
+def test_q_of_the_memory_is_the_one_that_a_model_gets():
+    model, memory = setting()
+    gram, projected, _, _ = statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(X)), num_samples=1)
+    memory = eqx.tree_at(lambda m: (m.gram, m.projected), memory, (gram, projected))
+    value, _, _ = step(model, memory)
+    given = elbo(with_optimal_output(model, gram, projected), KEY, jnp.asarray(X), jnp.asarray(Y), num_data=len(X))
+    assert float(value) == pytest.approx(float(given), rel=1e-8)
+
+
+def test_averages_of_minibatches_tend_to_the_sums_over_all_rows():
+    """First the mean of all estimates, then an exponential average: within a few deviations of the exact sums."""
+    model, memory = setting(n_layers=1, method="vff")
+    gram, _, _, _ = statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(X)), num_samples=1)
+    look, distances = eqx.filter_jit(natural_elbo), []
+    for _ in range(60):
+        rows = RNG.permutation(len(X))[:20]
+        _, memory = look(model, memory, KEY, jnp.asarray(X[rows]), jnp.asarray(Y[rows]), num_data=len(X))
+        distances.append(float(jnp.linalg.norm(memory.gram - gram)))
+    assert int(memory.step) == 60
+    assert np.mean(distances[-20:]) < 2 * (RATE / 2) ** 0.5 * distances[0]
