@@ -18,6 +18,7 @@ def main() -> None:
     y = y[:, None]
     config = Config(
         n_inducing=settings["frequencies"],
+        n_projections=settings["inputs"],  # additive in the inputs, as in the paper
         covariance=settings["covariance"],
         preset=settings.get("preset", "default"),
         batch_size=settings["batch"],

@@ -234,9 +234,8 @@ def main() -> None:
         + "\n## What the features leave unexplained\n\nMean residual on [0, 1] over the Karhunen-Loeve optimum with as "
         "many variables, which nothing can beat.\n\n"
         + residuals()
-        + "\n## Waiting for the first step\n\nTwo layers, eight inputs, 50 frequencies, in a new process.\n\n"
-        + waiting()
-        + "\n## Memory\n\nA fit on 1,000,000 rows of 8 inputs in single precision "
+        + "\n## Waiting for the first step\n\nTwo layers, additive in eight inputs, 50 frequencies, by Adam, in a new "
+        "process.\n\n" + waiting() + "\n## Memory\n\nA fit on 1,000,000 rows of 8 inputs in single precision "
         f"({memory['data']:.0f} MB of data) in a new process: {memory['peak']:.0f} MB at its peak, of which the "
         f"libraries take {memory['imported']:.0f} MB before there is any data, and {memory['before_fit']:.0f} MB are "
         f"in use when the fit begins: the fit itself adds {memory['peak'] - memory['before_fit']:.0f} MB.\n"
