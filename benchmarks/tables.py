@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from overtone.demo import multi_step
+
 NAMES = (
     "multi_step",
     "audio_subband",
@@ -34,19 +36,12 @@ def folder() -> Path:
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     if name == "multi_step":
-        return multi_step(np.random.default_rng(0))
+        return multi_step(0, 1000)
     frame = pd.read_parquet(folder() / f"{name}.parquet")
     X, y = (LOADERS.get(name) or _last_column)(frame)
     X, y = np.asarray(X, float), np.asarray(y, float)
     keep = np.isfinite(y) & np.all(np.isfinite(X), axis=1)
     return X[keep], y[keep]
-
-
-def multi_step(rng: np.random.Generator, num: int = 1000) -> tuple[np.ndarray, np.ndarray]:
-    """Five plateaus with noise, as in the demo."""
-    x = rng.uniform(0, 1, num)
-    levels = np.asarray([0.0, 2.0, -1.0, 1.0, -2.0])
-    return x[:, None], levels[np.minimum((x * 5).astype(int), 4)] + 0.05 * rng.standard_normal(num)
 
 
 def split(num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

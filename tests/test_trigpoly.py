@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from overtone import trigpoly
 from overtone.features import PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
 from overtone.kernels import Additive, Matern12, Matern32, Matern52
@@ -31,6 +32,15 @@ def test_harmonics_are_the_sinusoids(num):
 def sinusoids(num, t):
     k = 2 * jnp.pi * jnp.arange(num + 1)[:, None]
     return jnp.concatenate([jnp.cos(k * t), jnp.sin(k[1:] * t)])
+
+
+@pytest.mark.parametrize("num", [1, 2, 9])
+def test_sinusoids_and_their_gradient_are_those_of_cos_and_sin(num):
+    t, weights = jnp.asarray(RNG.uniform(size=5)), jnp.asarray(RNG.normal(size=(2 * num + 1, 5)))
+    np.testing.assert_allclose(trigpoly.sinusoids(t, num), sinusoids(num, t), atol=1e-12)
+    ours = jax.grad(lambda t: jnp.sum(weights * trigpoly.sinusoids(t, num)))(t)
+    theirs = jax.grad(lambda t: jnp.sum(weights * sinusoids(num, t)))(t)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("num_stacks", [1, 2])

@@ -39,10 +39,7 @@ KERNELS = {
 }
 INNER_VARIANCE, OUTER_VARIANCE = 1e-5, 1.0  # of q(v) at the start, as in the paper
 LAYER_NOISE = 1e-5
-OUTPUT_ROWS, FINISH_ROWS = (
-    8192,
-    2048,
-)  # rows times draws at least, and rows at a time, to fix the output layer at the end
+OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the output layer; rows at a time
 MOST_FEATURES = 3000  # whose joint covariance is still affordable
 MAX_HIDDEN = 30
 PAPER_INTERVAL = (-2.0, 3.0)
