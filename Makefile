@@ -1,9 +1,9 @@
 # Two commands: `make demo` and `make test`. Each builds .venv from the pinned constraints if it is not there.
-# `make bench` compares with other libraries, in an environment of their own.
+# `make bench` and `make bench-quality` compare with other libraries, in an environment of their own.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format bench
+.PHONY: demo test lint format bench bench-quality
 .DEFAULT_GOAL := test
 
 .venv/ready: pyproject.toml constraints.txt
@@ -34,3 +34,6 @@ format: .venv/ready
 
 bench: .venv/ready .venv-bench/ready
 	for part in machine residuals steps startup memory page; do $(BIN)/python -m benchmarks.$$part || exit 1; done
+
+bench-quality: .venv/ready .venv-bench/ready
+	for part in quality multi_step random_tables quality_page; do $(BIN)/python -m benchmarks.$$part || exit 1; done

@@ -4,10 +4,11 @@ import jax
 from jax.tree_util import Partial
 
 from benchmarks.protocol import case, data, serve
-from overtone.build import adam, build, negative_elbo
+from overtone.build import build
 from overtone.config import Config
 from overtone.data import Batches
 from overtone.fit import fit
+from overtone.train import adam, negative_elbo
 
 CHUNK = 20
 
@@ -31,7 +32,7 @@ def main() -> None:
         batches = Batches(X, y, batch_size=settings["batch"], seed=state["first"])
         state["first"] += 1
         state["model"], _ = fit(
-            state["model"], loss, batches, key=jax.random.key(0), optim=adam(0.01, 5000), steps=num, chunk=CHUNK
+            state["model"], loss, batches, key=jax.random.key(0), optim=adam(0.01), steps=num, chunk=CHUNK
         )
 
     with jax.enable_x64(True):

@@ -25,6 +25,7 @@ NAMES = (
     "uci_powerplant",
     "uci_protein",
 )
+TIME_ORDERED = ("traffic_metro_interstate:last", "power_household:last")  # the last 10 % are held out
 
 
 def folder() -> Path:
@@ -37,6 +38,7 @@ def folder() -> Path:
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     if name == "multi_step":
         return multi_step(0, 1000)
+    name = name.removesuffix(":last")
     frame = pd.read_parquet(folder() / f"{name}.parquet")
     X, y = (LOADERS.get(name) or _last_column)(frame)
     X, y = np.asarray(X, float), np.asarray(y, float)
@@ -44,9 +46,10 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     return X[keep], y[keep]
 
 
-def split(num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training and test rows: 10 % held out at random."""
-    order = np.random.default_rng(seed).permutation(num)
+def split(name: str, num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Training and test rows: 10 % held out at random, or the last."""
+    in_time = name.endswith(":last")
+    order = np.arange(num)[::-1] if in_time else np.random.default_rng(seed).permutation(num)
     return order[num // 10 :], order[: num // 10]
 
 
@@ -89,6 +92,10 @@ def _parking(frame: pd.DataFrame):
     return _columns(*_times(frame["last_updated"]), frame["capacity"], park), frame["occupancy"] / frame["capacity"]
 
 
+def _power(frame: pd.DataFrame):
+    return _columns(*_times(frame["datetime"])), frame["global_active_power"]
+
+
 def _appliances(frame: pd.DataFrame):
     return frame.drop(columns=["datetime", "appliances"]).to_numpy(float), frame["appliances"]
 
@@ -100,4 +107,5 @@ LOADERS = {
     "air_beijing_pm25": _air,
     "parking_birmingham": _parking,
     "appliances_energy": _appliances,
+    "power_household": _power,
 }

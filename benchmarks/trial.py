@@ -17,7 +17,7 @@ from overtone.sklearn import DeepGPRegressor
 
 def trial(name: str, seed: int = 0, **settings) -> dict:
     X, y = load(name)
-    train, test = split(len(X), seed)
+    train, test = split(name, len(X), seed)
     y = (y - y[train].mean()) / y[train].std()
     model = DeepGPRegressor(random_state=seed, **settings).fit(X[train], y[train])
     low, high = model.predict_quantiles(X[test], [0.025, 0.975])

@@ -1,5 +1,7 @@
 """The training loop on problems with known answers."""
 
+from time import perf_counter
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ import optax
 import pytest
 
 from overtone.data import Batches
-from overtone.fit import DivergedWarning, fit
+from overtone.fit import DivergedWarning, fit, warm_up_and_decay
 from overtone.params import Fixed, Positive, trainable, unwrap
 
 
@@ -27,17 +29,22 @@ def log_loss(model, memory, key, x, y):
     return jnp.log(model.slope), memory
 
 
+def constant(step, steps):
+    return 1.0
+
+
 X = np.linspace(-1, 1, 50)
 BATCHES = Batches(X, 3 * X + 1, batch_size=10, seed=0)
 ADAM = optax.adam(0.05)
 
 
 def run(model, loss=squared_error, steps=400, **settings):
-    return fit(model, loss, BATCHES, key=jax.random.key(0), optim=ADAM, steps=steps, **settings)
+    settings = {"schedule": constant, "optim": ADAM, **settings}
+    return fit(model, loss, BATCHES, key=jax.random.key(0), steps=steps, **settings)
 
 
 def test_finds_the_minimum_and_leaves_what_is_fixed():
-    model, history = run(Line(Positive(1.0), Fixed(1.0)))
+    model, _, history = run(Line(Positive(1.0), Fixed(1.0)))
     assert float(unwrap(model).slope) == pytest.approx(3.0, abs=0.02)
     assert float(unwrap(model).offset) == 1.0
     assert len(history.loss) == 400
@@ -52,8 +59,8 @@ def test_same_key_same_result_whatever_the_chunk():
 
 
 def test_a_non_finite_loss_stops_and_keeps_the_last_good_parameters():
-    with pytest.warns(DivergedWarning, match="not finite at step .* of 400.*smaller learning rate"):
-        model, history = run(Line(jnp.asarray(0.3), jnp.asarray(0.0)), log_loss)
+    with pytest.warns(DivergedWarning, match="not finite, at last at step .* of 400.*smaller learning rate"):
+        model, _, history = run(Line(jnp.asarray(0.3), jnp.asarray(0.0)), log_loss)
     assert 0 < float(model.slope) < 0.3
     assert np.all(np.isfinite(history.loss))
     assert float(np.exp(history.loss[-1])) == pytest.approx(float(model.slope), rel=1e-6)
@@ -95,7 +102,7 @@ def test_batches_go_through_every_row_once_in_each_epoch():
 
 def test_a_batch_of_everything_keeps_the_order():
     (rows,) = Batches(np.arange(5), batch_size=100, seed=1).take(7, 2)
-    np.testing.assert_array_equal(rows, [range(5), range(5)])
+    np.testing.assert_array_equal(rows, [range(5)])  # one batch for all steps
 
 
 def test_the_loss_carries_its_memory_from_step_to_step():
@@ -105,7 +112,7 @@ def test_the_loss_carries_its_memory_from_step_to_step():
         return (model.slope - memory) ** 2, memory + 1
 
     steps = 7
-    model, history = fit(
+    model, memory, history = fit(
         Line(jnp.asarray(0.0), jnp.asarray(0.0)),
         loss,
         BATCHES,
@@ -113,7 +120,51 @@ def test_the_loss_carries_its_memory_from_step_to_step():
         optim=optax.sgd(0.5),  # jumps to the minimum of the step's loss
         steps=steps,
         memory=jnp.asarray(0.0),
+        schedule=constant,
         chunk=3,
     )
+    assert float(memory) == steps
     np.testing.assert_allclose(history.loss, [0, *[1] * (steps - 1)])
     assert float(model.slope) == steps - 2
+
+
+def test_a_step_that_is_not_finite_is_taken_back_and_the_next_are_shorter():
+    """Down to 1, in steps of 0.3 from 1.25, and 0.95 is too far."""
+
+    def loss(model, memory, key, x, y):
+        return jnp.where(model.slope > 0.96, jnp.abs(model.slope - 1), jnp.nan), memory
+
+    start = Line(jnp.asarray(1.25), jnp.asarray(0.0))
+    model, _, history = run(start, loss, optim=optax.sgd(0.3), chunk=7)
+    assert history.message == ""
+    assert abs(float(model.slope) - 1.0) < 0.09  # a step's length, by which it goes to and fro
+    assert np.all(np.isfinite(history.loss))
+
+
+def test_a_time_limit_is_kept():
+    began = perf_counter()
+    _, _, history = run(Line(Positive(1.0), jnp.asarray(0.0)), steps=10**9, seconds=3.0, schedule=warm_up_and_decay)
+    assert 2 < perf_counter() - began < 6
+    assert 10 < len(history.loss) < 10**9
+
+
+def test_warm_up_and_decay_rise_stay_and_fall():
+    steps = jnp.asarray(1000)
+    scale = np.asarray(jax.vmap(lambda step: warm_up_and_decay(step, steps))(jnp.arange(1000)))
+    assert scale[0] == pytest.approx(0.01)
+    np.testing.assert_allclose(scale[100:500], 1, atol=1e-5)
+    assert np.all(np.diff(scale[501:]) < 0)
+    assert scale[-1] == pytest.approx(0.01, abs=1e-3)
+
+
+def test_training_ends_when_the_score_no_longer_rises_and_the_best_model_is_kept():
+    """The score is best at a slope of 2, on the way from 1 to 3."""
+
+    def score(model, memory):
+        return -abs(float(unwrap(model).slope) - 2.0)
+
+    model, _, history = run(Line(Positive(1.0), Fixed(1.0)), steps=20_000, score=score)
+    assert len(history.loss) < 3000
+    best = max(history.scores, key=lambda pair: pair[1])
+    assert -abs(float(unwrap(model).slope) - 2.0) == pytest.approx(best[1])
+    assert best[1] > history.scores[-1][1]

@@ -39,6 +39,17 @@ def test_quantiles_invert_the_distribution_function(mixture, level):
     np.testing.assert_allclose(np.mean(stats.norm.cdf(q, MEANS, STDS), axis=0), level, rtol=1e-9)
 
 
+def test_weights_count_like_copies_of_a_component():
+    """Weights 1/6, 2/6, 3/6 against one, two and three equal components."""
+    copies = np.repeat(np.arange(3), [1, 2, 3])
+    even = Mixture(jnp.asarray(MEANS[copies]), jnp.asarray(STDS[copies] ** 2))
+    log_weights = jnp.broadcast_to(jnp.log(jnp.asarray([1.0, 2.0, 3.0]) / 6)[:, None, None], (3, 3, 2))
+    weighted = Mixture(jnp.asarray(MEANS[:3]), jnp.asarray(STDS[:3] ** 2), log_weights)
+    y = jnp.asarray(RNG.normal(size=(3, 2)))
+    for of in (Mixture.mean, Mixture.var, lambda m: m.log_prob(y), lambda m: m.cdf(y), lambda m: m.quantile(0.1)):
+        np.testing.assert_allclose(of(weighted), of(even), rtol=1e-9)
+
+
 def test_the_sample_axis_stays_inside(mixture):
     for value in (mixture.mean(), mixture.var(), mixture.std(), mixture.quantile(0.5)):
         assert value.shape == (3, 2)

@@ -57,7 +57,7 @@ def test_after_one_look_at_all_rows_bound_and_gradient_are_those_of_the_closed_f
 def test_q_of_the_memory_is_the_one_that_a_model_gets():
     model, memory = setting()
     gram, projected, _, _ = statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(X)), num_samples=1)
-    memory = eqx.tree_at(lambda m: (m.gram, m.projected), memory, (gram, projected))
+    memory = eqx.tree_at(lambda m: (m.gram, m.projected), memory, (jnp.stack([gram, gram]), projected))
     value, _, _ = step(model, memory)
     given = elbo(with_optimal_output(model, gram, projected), KEY, jnp.asarray(X), jnp.asarray(Y), num_data=len(X))
     assert float(value) == pytest.approx(float(given), rel=1e-8)

@@ -9,13 +9,26 @@ SOURCE = Path(__file__).parent.parent / "src" / "overtone"
 # Each group may import from the groups before it, and from its own.
 ORDER = [
     {"params", "data", "config", "cache"},
-    {"linalg", "trigpoly", "quadratic", "kernels", "likelihoods", "mixture", "means", "scaling", "variational", "fit"},
+    {
+        "linalg",
+        "trigpoly",
+        "quadratic",
+        "kernels",
+        "likelihoods",
+        "mixture",
+        "means",
+        "scaling",
+        "variational",
+        "fit",
+        "spectrum",
+    },
     {"features"},
     {"layers"},
     {"model"},
     {"collapsed", "predictions", "diagnostics"},
     {"natural"},
     {"build"},
+    {"train"},
     {"sklearn"},
     {"plots"},
     {"demo"},
@@ -48,7 +61,7 @@ def test_the_training_loop_knows_no_gaussian_process():
 
 def test_importing_the_library_pulls_in_neither_scikit_learn_nor_polars_nor_matplotlib():
     code = (
-        "import overtone, overtone.build, overtone.predictions, sys; "
+        "import overtone, overtone.train, overtone.predictions, sys; "
         "print([m for m in ('sklearn', 'polars', 'pandas', 'matplotlib') if m in sys.modules])"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -47,10 +47,12 @@ def collapsed_elbo(
     return jnp.sum(fit).astype(X.dtype) - kl
 
 
-def with_optimal_output(model: DeepGP, gram: Float[Array, "M M"], projected: Float[Array, "P M"]) -> DeepGP:
-    """The model with the output layer's q(v) set to its optimum for these statistics, jointly over all features."""
-    noise = gaussian_noise(unwrap(model))
-    Lam, c = _natural(gram, projected, noise)
+def with_optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float[Array, "P M"]) -> DeepGP:
+    """The model with the output layer's q(v) set to its optimum for these statistics, jointly over all features.
+
+    Where rows differ in precision, it is relative to that of the usual noise, and outputs have their own matrices.
+    """
+    Lam, c = _natural(gram, projected, reference_noise(unwrap(model)))
     chol = jnp.linalg.cholesky(Lam)
     mean = jax.scipy.linalg.cho_solve((chol, True), c[..., None])[..., 0]
     # Lam^-1 = J (J Lam J)^-1 J with J the reversal of rows: L^-T reversed twice is lower triangular.
@@ -92,12 +94,18 @@ def statistics(
 
 def _natural(gram, projected, noise):
     """Lam (P, M, M) and c (P, M)."""
-    return jnp.eye(len(gram), dtype=gram.dtype) + gram / noise[:, None, None], projected / noise[:, None]
+    eye = jnp.eye(gram.shape[-1], dtype=gram.dtype)
+    return eye + gram / noise[:, None, None], projected / noise[:, None]
 
 
 def gaussian_noise(model: DeepGP) -> Float[Array, " P"]:
-    """The noise variances, in the widest precision that is switched on."""
+    """The noise variances of a model that has nothing else."""
     if not isinstance(model.likelihood, Gaussian):
         kind = type(model.likelihood).__name__
         raise TypeError(f"the collapsed output layer needs a Gaussian likelihood, got {kind}.")
-    return model.likelihood.noise.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
+    return reference_noise(model)
+
+
+def reference_noise(model: DeepGP) -> Float[Array, " P"]:
+    """The usual noise variance of each output, in the widest precision that is switched on."""
+    return model.likelihood.reference.astype(jax.dtypes.canonicalize_dtype(jnp.float64))

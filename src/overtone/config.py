@@ -6,7 +6,8 @@ from numbers import Integral, Real
 METHODS = ("id-dgp", "dgp", "vff", "svgp")
 KERNELS = ("auto", "matern12", "matern32", "matern52", "rbf")
 PRESETS = ("default", "paper")
-COVARIANCES = ("block", "joint", "low-rank", "mean-field")
+COVARIANCES = ("auto", "block", "joint", "low-rank", "mean-field")
+LIKELIHOODS = ("auto", "gaussian", "flexible")
 OUTPUTS = ("auto", "collapsed", "natural", "adam")
 DTYPES = ("float32", "float64")
 
@@ -17,42 +18,52 @@ class Config:
 
     method: "id-dgp" (deep, Fourier features), "dgp" (deep, inducing points), "vff" and "svgp" (their
         shallow counterparts).
-    n_layers: number of GP layers; None is 2 for the deep methods and 1 for the shallow ones.
-    n_inducing: frequencies (M of them are 2M + 1 inducing variables per input) or inducing points.
-    hidden_width: units in each hidden layer; None is the number of inputs, at most 30.
+    n_layers: number of GP layers. "auto" is 1 for the shallow methods and 2 for the deep ones; but with one input, and
+        not the paper's preset, "id-dgp" trains one layer first, then two, and keeps the better model.
+    n_inducing: frequencies (M of them are 2M + 1 inducing variables per input) or inducing points. "auto" takes as many
+        frequencies as the target's spectrum asks for, and 100 points.
+    hidden_width: units in each hidden layer; None is the number of inputs, at most 10.
     n_projections: directions along which the functions of a layer of Fourier features vary, which are learned; as many
-        as inputs are the inputs themselves. None is 2D + 1 for D inputs, and for one input the input itself.
+        as inputs are the inputs themselves. None is 2D + 1 for D inputs, at most 40; for one input, the input itself.
     kernel: "matern12", "matern32", "matern52" or "rbf" (points only); "auto" is "matern32" for Fourier
         features and "rbf" for points, the better choice of each in the paper.
     covariance: of q(v): "block" is full for each input of a Fourier layer, "joint" is full over all inputs,
         "low-rank" a diagonal and a few directions of correlation for each input, the choice for hundreds of
-        frequencies, "mean-field" a diagonal. Layers of inducing points have one block.
+        frequencies, "mean-field" a diagonal. Layers of inducing points have one block. "auto" is "block", and
+        "mean-field" where a layer has hundreds of them.
     output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,
         which needs all rows in a batch; "natural" follows it from batch to batch, and takes the closed form at the end;
         "adam" trains it like the rest, as in the paper. "auto" is "collapsed" where the rows fit into one batch,
         otherwise "natural" ("adam" with the paper's preset, or with thousands of variables).
+    likelihood: "gaussian" noise of one variance, or "flexible": a mixture of Gaussians that varies with the inputs, for
+        data with outliers, skew or several modes, or that are noisier in some places. "auto" is "flexible" where the
+        output layer is found by natural gradients, and "gaussian" otherwise.
     preset: "default" pins the Fourier features at both ends of an interval around the data, which is learned in each
         hidden layer and dimension; "paper" is faithful to the paper: plain features, fixed interval [-2, 3].
     interval: [a, b] of the Fourier features in every layer, where [0, 1] is the range of the data; fixed, then.
         None leaves it to the preset.
-    max_steps, batch_size, n_samples: of training.
-    learning_rate: of Adam; None is 0.03 for Fourier features and 0.01 for inducing points, which are less steady.
+    max_steps, max_time: training ends after as many steps or about as many seconds, or earlier, once the log density of
+        held-out rows no longer rises. None and None are 5,000 steps. Results repeat exactly only without a time.
+    batch_size, n_samples: of training.
+    learning_rate: of Adam; None is 0.05 for Fourier features and 0.01 for inducing points, which are less steady.
     n_predict_samples: Gaussians in the predictive mixture.
     dtype: "float32" or "float64".
     random_state: seed of everything random.
     """
 
     method: str = "id-dgp"
-    n_layers: int | None = None
-    n_inducing: int = 20
+    n_layers: int | str = "auto"
+    n_inducing: int | str = "auto"
     hidden_width: int | None = None
     n_projections: int | None = None
     kernel: str = "auto"
-    covariance: str = "block"
+    covariance: str = "auto"
     output: str = "auto"
+    likelihood: str = "auto"
     preset: str = "default"
     interval: tuple[float, float] | None = None
-    max_steps: int = 5000
+    max_steps: int | None = None
+    max_time: float | None = None
     batch_size: int = 1024
     learning_rate: float | None = None
     n_samples: int = 1
@@ -70,7 +81,13 @@ class Config:
 
     @property
     def num_layers(self) -> int:
-        return self.n_layers or (2 if self.deep else 1)
+        """Of the deepest model."""
+        return (2 if self.deep else 1) if isinstance(self.n_layers, str) else self.n_layers
+
+    @property
+    def chooses_depth(self) -> bool:
+        """Between one layer and two."""
+        return self.n_layers == "auto" and self.method == "id-dgp" and self.preset != "paper"
 
     @property
     def kernel_name(self) -> str:
@@ -78,7 +95,7 @@ class Config:
 
     @property
     def rate(self) -> float:
-        return self.learning_rate or (0.03 if self.fourier else 0.01)
+        return self.learning_rate or (0.05 if self.fourier else 0.01)
 
     def validate(self) -> None:
         """Raise a ValueError that says what was wrong, what was got and what to do."""
@@ -88,19 +105,23 @@ class Config:
             ("covariance", COVARIANCES),
             ("preset", PRESETS),
             ("output", OUTPUTS),
+            ("likelihood", LIKELIHOODS),
             ("dtype", DTYPES),
         ):
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
-        for name in ("n_inducing", "max_steps", "batch_size", "n_samples", "n_predict_samples"):
+        for name in ("batch_size", "n_samples", "n_predict_samples"):
             _check_whole(name, getattr(self, name))
-        for name in ("n_layers", "hidden_width", "n_projections"):
+        for name in ("hidden_width", "n_projections", "max_steps"):
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name))
+        for name in ("n_layers", "n_inducing"):
+            if getattr(self, name) != "auto":
+                _check_whole(name, getattr(self, name), or_else=' or "auto"')
         if not self.deep and self.num_layers != 1:
             raise ValueError(
-                f"method {self.method!r} has one layer; got n_layers={self.n_layers}. Leave n_layers at None, or "
+                f"method {self.method!r} has one layer; got n_layers={self.n_layers}. Leave n_layers at 'auto', or "
                 f"use method='id-dgp' or 'dgp' for a deep model."
             )
         if self.fourier and self.kernel_name == "rbf":
@@ -110,6 +131,8 @@ class Config:
             )
         if self.learning_rate is not None and not (_is_real(self.learning_rate) and 0 < self.learning_rate < 1):
             raise ValueError(f"learning_rate must be between 0 and 1; got {self.learning_rate!r}.")
+        if self.max_time is not None and not (_is_real(self.max_time) and self.max_time > 0):
+            raise ValueError(f"max_time must be a positive number of seconds; got {self.max_time!r}.")
         if self.interval is not None and not self.interval[0] <= 0 < 1 <= self.interval[1]:
             raise ValueError(
                 f"interval must contain [0, 1], where the scaled data lie; got {self.interval!r}. "
@@ -124,6 +147,6 @@ def _is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _check_whole(name: str, value: object) -> None:
+def _check_whole(name: str, value: object, or_else: str = "") -> None:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
+        raise ValueError(f"{name} must be a whole number of at least 1{or_else}; got {value!r}.")

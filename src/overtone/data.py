@@ -17,9 +17,9 @@ class Batches:
         self.seed = seed
 
     def take(self, first: int, num: int) -> tuple[np.ndarray, ...]:
-        """The batches of steps first, ..., first + num - 1, stacked along a new leading axis."""
+        """The batches of steps first, ..., first + num - 1, stacked along a new leading axis, or one for them all."""
         if self.batch_size == self.num_data:
-            return tuple(np.broadcast_to(a, (num, *a.shape)) for a in self.arrays)
+            return tuple(a[None] for a in self.arrays)
         position = np.arange(first * self.batch_size, (first + num) * self.batch_size)
         epoch, place = np.divmod(position, self.num_data)
         rows = np.empty_like(position)

@@ -27,7 +27,7 @@ STEPS = 5000
 # Label, estimator's parameters. M frequencies are 2M + 1 sinusoids and, in Overtone's own features, 4 values and
 # slopes at the ends: 45 inducing variables for M = 20. So points come in both numbers.
 RUNS = {
-    "ID-DGP, 2 layers, 20 frequencies": {"method": "id-dgp"},
+    "ID-DGP, 2 layers, 20 frequencies": {"method": "id-dgp", "n_layers": 2},
     "DGP, 2 layers, 20 points": {"method": "dgp"},
     "VFF, 1 layer, 20 frequencies": {"method": "vff"},
     "DGP, 2 layers, 45 points": {"method": "dgp", "n_inducing": 45},
@@ -36,7 +36,12 @@ RUNS = {
     "DGP, 3 layers, 20 points": {"method": "dgp", "n_layers": 3},
     "ID-DGP, 2 layers, paper's features": {"method": "id-dgp", "preset": "paper"},
     "VFF, 1 layer, paper's features": {"method": "vff", "preset": "paper"},
-    "ID-DGP, 2 layers, paper's features, Adam only": {"method": "id-dgp", "preset": "paper", "output": "adam"},
+    "ID-DGP, 2 layers, paper's features, Adam only": {
+        "method": "id-dgp",
+        "n_layers": 2,
+        "preset": "paper",
+        "output": "adam",
+    },
 }
 PICTURES = {
     "multi_step.png": list(RUNS)[:3],

@@ -1,13 +1,15 @@
 """The training loop: any model, any loss, any optimiser. It knows nothing of Gaussian processes.
 
-Many steps run in one jitted scan. The last parameters with a finite loss and gradient are carried
-along, so that a run that diverges ends with a usable model and a sentence that says what happened.
+Many steps run in one jitted loop. The last parameters with a finite loss and gradient are carried
+along: a run that diverges goes on from them with smaller steps, and if that does not help, ends with a
+usable model and a sentence that says what happened.
+A run ends after a number of steps, when its time is over, or when a score of the model no longer rises.
 """
 
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from time import perf_counter
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -24,6 +26,11 @@ from overtone.params import trainable
 
 M = TypeVar("M")
 LARGE = 65_536  # numbers: such an array is not packed with others
+WARM_UP, DECAY = 100, 0.5  # steps at the start (at most a quarter of all), share of all steps at the end
+TURN = 0.5  # seconds of training after which the clock is read
+SCORE_SHARE = 0.05  # of the time, at most, is spent on scores
+RETREATS, SMALLER = 3, 0.3  # after a step that is not finite; steps are then shorter by this factor
+PATIENCE, LEAST_STEPS, GAIN = 0.5, 1000, 1e-3  # share of the steps so far without a gain; steps before; what is a gain
 
 
 @runtime_checkable
@@ -39,11 +46,19 @@ class DivergedWarning(UserWarning):
 
 @dataclass(frozen=True)
 class History:
-    """What happened: the loss of each step, the time it took, and why it stopped early, if it did."""
+    """What happened: the loss of each step, the time it took, (step, score) pairs, and why it stopped early, if so."""
 
     loss: np.ndarray
     seconds: float
+    scores: list[tuple[int, float]] = field(default_factory=list)
     message: str = ""
+
+
+def warm_up_and_decay(step: Array, steps: Array) -> Array:
+    """Rises over the first steps, stays at 1, and falls as a cosine to a hundredth over the last part."""
+    rise = (step + 1) / jnp.minimum(WARM_UP, 1 + steps // 4)
+    left = jnp.clip((steps - step) / (DECAY * steps), 0, 1)
+    return jnp.minimum(rise, 1) * (0.505 - 0.495 * jnp.cos(jnp.pi * left))
 
 
 def fit(
@@ -54,50 +69,116 @@ def fit(
     key: PRNGKeyArray,
     optim: optax.GradientTransformation,
     steps: int,
+    seconds: float | None = None,
+    score: Callable[[M, Any], Array] | None = None,
+    schedule: Callable[[Array, Array], Array] = warm_up_and_decay,
     memory: Any = None,
     chunk: int = 100,
     describe: Callable[[M, float], dict[str, str]] | None = None,
     progress: bool = False,
-) -> tuple[M, History]:
-    """Minimise the expectation of a loss over the batches, by `steps` steps of `optim`.
+) -> tuple[M, Any, History]:
+    """Minimise the expectation of a loss over the batches, by at most `steps` steps of `optim` or in about `seconds`.
 
     `loss(model, memory, key, *batch)` returns a value and the memory for the next step: whatever it wants to carry
-    along besides the trained parameters.
+    along besides the trained parameters. Updates are multiplied by `schedule(step, steps)`; where the clock decides,
+    the number of steps is predicted from their pace, again and again.
 
+    With a `score(model, memory)`, training decays and ends once it no longer rises, and the best model is returned,
+    together with its memory.
     A progress bar shows what `describe(model, loss)` returns after every `chunk` steps.
     """
     start, chunk = perf_counter(), min(chunk, steps)
     params, static = eqx.partition(model, trainable(model))
     packing = _Packing(params)
     packed = packing.pack(params)
-    state = (packed, packed, jax.jit(optim.init)(packed), memory, jax.device_put(True))
+    init, healthy = jax.jit(optim.init), jax.device_put(True)
+    state, scale = (packed, packed, init(packed), memory, healthy), 1.0
+    compiled_run, watch = _compiled(), _Watch(score)
     losses: list[np.ndarray] = []
-    compiled_run = _compiled()
+    first, total, pace = 0, steps, None
+    unknown = np.full(chunk, np.nan)
+
+    def now() -> M:
+        return eqx.combine(packing.unpacked(state[1]), static)
+
     with tqdm(total=steps, disable=not progress, unit="step") as bar:
-        for first in range(0, steps, chunk):
-            stacked = batches.take(first, chunk)
+        while first < total:
+            count = min(chunk, total - first)
+            if seconds is not None:  # two turns of one step: the first takes the time of any compilation
+                count = 1 if pace is None else min(count, 1 + int(TURN / pace))
+            began = perf_counter()
             # Arrays, not Python numbers: those would be constants of the compiled loop.
-            span = jax.device_put(np.asarray([first, steps]))
-            state, values = compiled_run(state, params, static, loss, optim, key, span, stacked)
-            losses.append(np.asarray(values)[: steps - first])
-            bar.update(len(losses[-1]))
-            finite = bool(state[-1])
-            if describe is not None and progress and finite:
-                recent = float(np.mean(losses[-1]))
-                bar.set_postfix(describe(eqx.combine(packing.unpacked(state[0]), static), recent))
-            if not finite:
-                break
-    loss_history, message = np.concatenate(losses), ""
-    model = eqx.combine(packing.unpacked(state[1]), static)
-    if not bool(state[-1]):
-        loss_history = loss_history[np.isfinite(loss_history).cumprod().astype(bool)]
+            span, shorter = jax.device_put((np.asarray([first, first + count, total]), np.asarray(scale)))
+            stacked = batches.take(first, chunk)
+            state, values = compiled_run(
+                state, params, static, loss, optim, schedule, key, span, shorter, stacked, unknown
+            )
+            losses.append(np.asarray(values)[:count])
+            first += count
+            bar.update(count)
+            if not bool(state[-1]):
+                scale *= SMALLER
+                if scale < SMALLER**RETREATS / 2 or np.isnan(losses[0][0]):
+                    break
+                state = (state[1], state[1], init(state[1]), memory, healthy)
+                continue
+            if describe is not None and progress:
+                bar.set_postfix(describe(now(), float(np.mean(losses[-1]))))
+            took = (perf_counter() - began) / count
+            if watch.due(first, total, seconds is not None):
+                watch.look(now(), state[3], first)
+                if watch.flat(first):
+                    total = min(total, 1 + int(first / (1 - DECAY)))
+            if seconds is not None and first > 1:
+                pace = took if pace is None else 0.7 * pace + 0.3 * took
+                left = seconds - (perf_counter() - start)
+                total = min(total if watch.ending else steps, first + max(0, int(left / (pace * (1 + SCORE_SHARE)))))
+            bar.total = total
+    finite, message = bool(state[-1]), ""  # after a step that is not finite, the memory is none to keep
+    model, memory = watch.kept or (now(), state[3] if finite else memory)
+    history = np.concatenate(losses)
+    history = history[np.isfinite(history)]
+    if not finite:
         message = (
-            f"The loss or its gradient was not finite at step {len(loss_history) + 1} of {steps}; training "
+            f"The loss or its gradient was not finite, at last at step {first} of {total}; training "
             f"stopped and kept the parameters of the last good step. Try a smaller learning rate, "
             f"or look for extreme values in the data."
         )
         warnings.warn(message, DivergedWarning, stacklevel=2)
-    return model, History(loss_history, perf_counter() - start, message)
+    return model, memory, History(history, perf_counter() - start, watch.scores, message)
+
+
+class _Watch:
+    """Scores of the model on the way: which was the best, and do they still rise?"""
+
+    def __init__(self, score: Callable | None):
+        self.score, self.scores, self.ending = score, [], False
+        self.kept, self.cost, self.last = None, 0.0, perf_counter()
+
+    def due(self, step: int, total: int, timed: bool) -> bool:
+        if self.score is None:
+            return False
+        return step >= total or not timed or perf_counter() - self.last > self.cost / SCORE_SHARE
+
+    def look(self, model: Any, memory: Any, step: int) -> None:
+        began = perf_counter()
+        value = float(self.score(model, memory)) if self.score is not None else math.nan
+        if math.isfinite(value):
+            if value >= max((v for _, v in self.scores), default=-math.inf):
+                self.kept = model, memory
+            self.scores.append((step, value))
+        self.last = perf_counter()
+        # The first look takes the time of any compilation, which says nothing about the next.
+        self.cost = self.last - began if len(self.scores) > 1 else self.cost
+
+    def flat(self, step: int) -> bool:
+        """Has there been no gain worth the name for long? Once is enough."""
+        if not self.ending and step >= LEAST_STEPS:
+            recent = [v for s, v in self.scores if s > (1 - PATIENCE) * step]
+            before = [v for s, v in self.scores if s <= (1 - PATIENCE) * step]
+            self.ending = bool(recent and before) and not max(recent) > max(before) + GAIN
+            return self.ending
+        return False
 
 
 # Settings that measured better on a CPU: XLA's older code generator for fused elementwise loops (steps of small models
@@ -130,36 +211,44 @@ def _run(
     static: Any,
     loss: Callable,
     optim: optax.GradientTransformation,
+    schedule: Callable,
     key: PRNGKeyArray,
     span: Array,
+    shorter: Array,
     stacked: tuple[np.ndarray | Array, ...],
+    values: np.ndarray | Array,
 ) -> tuple[Any, Array]:
-    """One scan over the stacked batches.
+    """The steps from span[0] up to span[1], of span[2] in all, one for each of the stacked batches (or all with one).
 
     State: the next parameters, packed, the last good ones, the optimiser's state, the loss's memory, whether all was
     finite.
     """
-    first, steps = span
+    first, last, steps = span
     packing = _Packing(params)
 
-    def one_step(state, numbered_batch):
-        packed, good, opt_state, memory, finite = state
-        step, batch = numbered_batch
+    def one_step(carried):
+        i, values, (packed, good, opt_state, memory, _) = carried
+        batch = [jax.lax.dynamic_index_in_dim(part, i, keepdims=False) for part in stacked]
 
         def value_of(packed):
             model = eqx.combine(packing.unpack(packed), static)
-            return loss(model, memory, jax.random.fold_in(key, step), *batch)
+            return loss(model, memory, jax.random.fold_in(key, first + i), *batch)
 
         (value, new_memory), grad = jax.value_and_grad(value_of, has_aux=True)(packed)
         updates, new_opt_state = optim.update(grad, opt_state, packed)
-        healthy = finite & jnp.isfinite(value) & jnp.isfinite(sum(jnp.sum(jnp.abs(g)) for g in grad))
-        moves, over = healthy & (step < steps), step >= steps
-        new = (optax.apply_updates(packed, updates), packed, new_opt_state, new_memory)
-        kept = jax.tree.map(lambda a, b: jnp.where(moves, a, b), new, (packed, good, opt_state, memory))
-        return (*kept, healthy | (over & finite)), jnp.where(healthy, value, jnp.nan)
+        scale = shorter * schedule(first + i, steps)
+        updates = jax.tree.map(lambda u: (scale * u).astype(u.dtype), updates)
+        healthy = jnp.isfinite(value) & jnp.isfinite(sum(jnp.sum(jnp.abs(g)) for g in grad))
+        good = jax.tree.map(lambda a, b: jnp.where(healthy, a, b), packed, good)
+        values = values.at[i].set(jnp.where(healthy, value, jnp.nan).astype(values.dtype))
+        return i + 1, values, (optax.apply_updates(packed, updates), good, new_opt_state, new_memory, healthy)
 
-    numbers = first + jnp.arange(stacked[0].shape[0])
-    return jax.lax.scan(one_step, state, (numbers, stacked))
+    def goes_on(carried):
+        i, _, state = carried
+        return state[-1] & (first + i < last)
+
+    _, values, state = jax.lax.while_loop(goes_on, one_step, (jnp.zeros_like(first), jnp.asarray(values), state))
+    return state, values
 
 
 class _Packing:

@@ -1,4 +1,4 @@
-"""A mixture of S Gaussians with equal weights, at each of N rows and P outputs.
+"""A mixture of S Gaussians at each of N rows and P outputs.
 
 This is what a deep GP predicts: S draws through the inner layers, the last layer's Gaussian for
 each. The sample axis stays in here: every method returns arrays of shape (N, P).
@@ -11,29 +11,36 @@ from jaxtyping import Array, Float
 
 
 class Mixture(eqx.Module):
-    """(1/S) sum_s N(means[s], variances[s])."""
+    """sum_s weights[s] N(means[s], variances[s]); without weights, all count alike."""
 
     means: Float[Array, "S N P"]
     variances: Float[Array, "S N P"]
+    log_weights: Float[Array, "S N P"] | None = None
+
+    def _average(self, values: Float[Array, "S N P"]) -> Float[Array, "N P"]:
+        if self.log_weights is None:
+            return jnp.mean(values, axis=0)
+        return jnp.sum(jnp.exp(self.log_weights) * values, axis=0)
 
     def mean(self) -> Float[Array, "N P"]:
-        return jnp.mean(self.means, axis=0)
+        return self._average(self.means)
 
     def var(self) -> Float[Array, "N P"]:
         """Mean of the variances plus variance of the means."""
-        return jnp.mean(self.variances, axis=0) + jnp.var(self.means, axis=0)
+        return self._average(self.variances + (self.means - self.mean()) ** 2)
 
     def std(self) -> Float[Array, "N P"]:
         return jnp.sqrt(self.var())
 
     def log_prob(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
-        """log (1/S) sum_s N(y; ...), the log of the mean and never the mean of the logs."""
+        """log sum_s weights[s] N(y; ...), the log of the mean and never the mean of the logs."""
         z = (y - self.means) ** 2 / self.variances
         log_components = -0.5 * (z + jnp.log(2 * jnp.pi * self.variances))
-        return jax.nn.logsumexp(log_components, axis=0) - jnp.log(self.means.shape[0])
+        log_weights = -jnp.log(self.means.shape[0]) if self.log_weights is None else self.log_weights
+        return jax.nn.logsumexp(log_components + log_weights, axis=0)
 
     def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
-        return jnp.mean(jax.scipy.stats.norm.cdf(y, self.means, jnp.sqrt(self.variances)), axis=0)
+        return self._average(jax.scipy.stats.norm.cdf(y, self.means, jnp.sqrt(self.variances)))
 
     def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """The value below which a share `level` of the mass lies, by bisection.

@@ -6,7 +6,7 @@ depends on the layer below through its own row only, so a draw through the stack
 and   ELBO = sum_n E[log p(y_n | f_n)] - sum_l KL(q(v_l) || p(v_l)).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.stats import qmc
 
 from overtone.layers import GPLayer
-from overtone.likelihoods import AbstractLikelihood
+from overtone.likelihoods import AbstractLikelihood, FlexibleNoise
 from overtone.mixture import Mixture
 from overtone.params import unwrap
 
@@ -25,7 +25,7 @@ class DeepGP(eqx.Module):
     """A stack of GP layers under a likelihood. One layer is a shallow sparse variational GP."""
 
     layers: tuple[GPLayer, ...]
-    likelihood: AbstractLikelihood
+    likelihood: AbstractLikelihood | FlexibleNoise
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:
@@ -56,8 +56,17 @@ class DeepGP(eqx.Module):
                 H = mean + jnp.sqrt(var) * eps
         return marginals
 
+    def likelihood_at(self, inputs: Float[Array, "S N D"]) -> AbstractLikelihood:
+        """The likelihood of rows with these inputs of the output layer."""
+        if isinstance(self.likelihood, AbstractLikelihood):
+            return self.likelihood
+        layer = self.layers[-1]
+        _, H = layer.place(inputs.reshape(-1, inputs.shape[-1]))
+        A = layer.features.whitened(layer.kernel, H) / jnp.sqrt(layer.kernel.diag(H))
+        return self.likelihood.at(A, inputs.shape[:-1])
+
     def kl(self) -> Float[Array, ""]:
-        return jnp.sum(jnp.stack([layer.kl() for layer in self.layers]))
+        return jnp.sum(jnp.stack([layer.kl() for layer in self.layers])) + self.likelihood.kl()
 
 
 def elbo(
@@ -66,56 +75,77 @@ def elbo(
     X: Float[Array, "N D"],
     y: Float[Array, "N P"],
     *,
-    num_data: int,
+    num_data: int | Float[Array, ""],
     num_samples: int = 1,
 ) -> Float[Array, ""]:
     """Unbiased estimate of the evidence lower bound of `num_data` rows from a minibatch of N."""
     model = unwrap(model)
     noise = model.draw_noise(key, num_samples, X.shape[0])
-    _, mean, var = model.propagate(noise, X)[-1]
-    fit = jnp.sum(jnp.mean(model.likelihood.expected_log_prob(y, mean, var), axis=0))
+    inputs, mean, var = model.propagate(noise, X)[-1]
+    fit = jnp.sum(jnp.mean(model.likelihood_at(inputs).expected_log_prob(y, mean, var), axis=0))
     return num_data / X.shape[0] * fit - model.kl()
 
 
 def layer_marginals(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int) -> list[Mixture]:
-    """The predictive distribution of every layer's function; the last is that of f itself.
+    """The predictive distribution of every layer's function; the last is that of f itself."""
+    return [Mixture(mean, var) for _, mean, var in _shared_passes(unwrap(model), key, X, num_samples)]
+
+
+def _shared_passes(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], num_samples: int) -> list[tuple]:
+    """Draws through the layers for prediction.
 
     All rows share the hidden draws of a sample, so the result at a row depends neither on the other
     rows nor on their order, and is smooth in x. Each row sees S quasi-random draws.
     """
-    model = unwrap(model)
     widths = model.hidden_widths
     eps = quasi_normal(key, num_samples if widths else 1, sum(widths), X.dtype)
     noise, start = [], 0
     for width in widths:
         noise.append(eps[:, None, start : start + width])
         start += width
-    return [Mixture(mean, var) for _, mean, var in model.propagate(noise, X)]
+    return model.propagate(noise, X)
 
 
 def predict(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int) -> Mixture:
-    """The predictive distribution of y (for non-Gaussian likelihoods: its mixture by moments)."""
-    f = layer_marginals(model, key, X, num_samples=num_samples)[-1]
-    return Mixture(*unwrap(model).likelihood.moments(f.means, f.variances))
+    """The predictive distribution of y, as the likelihood's mixture of Gaussians for each draw."""
+    model = unwrap(model)
+    inputs, mean, var = _shared_passes(model, key, X, num_samples)[-1]
+    parts = model.likelihood_at(inputs).components(mean, var)
+    log_weights, means, variances = (part.reshape(-1, *part.shape[2:]) for part in parts)
+    return Mixture(means, variances, jax.nn.log_softmax(log_weights, axis=0))
 
 
-def draw(model: DeepGP, key: PRNGKeyArray, row_key: PRNGKeyArray, X: Float[Array, "N D"]) -> list[Float[Array, "N _"]]:
-    """One function through all layers, under the posterior: its values after each layer.
+def log_density(
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N P"], *, num_samples: int
+) -> Float[Array, "N P"]:
+    """log p(y) for each row and output: logsumexp over the draws of the hidden layers."""
+    model = unwrap(model)
+    inputs, mean, var = _shared_passes(model, key, X, num_samples)[-1]
+    each = model.likelihood_at(inputs).log_predictive(y, mean, var)
+    return jax.nn.logsumexp(each, axis=0) - jnp.log(each.shape[0])
+
+
+def draw(model: DeepGP, key: PRNGKeyArray, row_key: PRNGKeyArray, X: Float[Array, "N D"]) -> list[tuple]:
+    """One function through all layers, under the posterior: the inputs and the values of each layer.
 
     Calls with the same `key` share the function; `row_key` is for what is drawn row by row.
     """
-    values = [X]
-    for i, layer in enumerate(unwrap(model).layers):
-        values.append(layer.draw(jax.random.fold_in(key, i), jax.random.fold_in(row_key, i), values[-1]))
-    return values[1:]
+    keys = (jax.random.split(k, len(model.layers)) for k in (key, row_key))
+    return _through(unwrap(model), X, lambda layer, H, keys: layer.draw(*keys, H), zip(*keys, strict=True))
 
 
-def draw_prior(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"]) -> list[Float[Array, "N _"]]:
-    """One function through all layers, under the prior: its values after each layer."""
-    values = [X]
-    for i, layer in enumerate(unwrap(model).layers):
-        values.append(layer.draw_prior(jax.random.fold_in(key, i), values[-1]))
-    return values[1:]
+def draw_prior(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"]) -> list[tuple]:
+    """One function through all layers, under the prior: the inputs and the values of each layer."""
+    keys = jax.random.split(key, len(model.layers))
+    return _through(unwrap(model), X, lambda layer, H, key: layer.draw_prior(key, H), keys)
+
+
+def _through(model: DeepGP, H: Float[Array, "N D"], draw_layer: Callable, keys: Iterable) -> list[tuple]:
+    passes = []
+    for layer, key in zip(model.layers, keys, strict=True):
+        passes.append((H, draw_layer(layer, H, key)))
+        H = passes[-1][1]
+    return passes
 
 
 def quasi_normal(key: PRNGKeyArray, num: int, dim: int, dtype) -> Float[Array, "num dim"]:

@@ -1,9 +1,13 @@
-"""The output layer by natural gradients, for minibatches of regression with Gaussian noise.
+"""The output layer by natural gradients, for minibatches.
 
-The optimal q(v) of the last layer depends on the data through two sums over rows, A A^T and A y. A minibatch estimates
-both; a natural-gradient step of size rho on q moves their running averages by rho towards the estimate, and
-    q(v) = N(S c, S),   S = (I + gram / noise)^-1,   c = (A y) / noise
-follows, at the noise of the moment. So all else is trained against a q that is the optimum, up to the averaging.
+Around the q(v) of the moment each row acts on the output layer like an observation with Gaussian noise, its site: with
+E = E[log p(y | f)], f ~ N(mean, var),
+    precision = -2 dE/dvar,    precision times value = dE/dmean + precision mean
+(for Gaussian noise 1/noise and y). The best q depends on the data through two sums over sites, of precision a a^T and
+of precision value a. A minibatch estimates both; a natural-gradient step of size rho on q moves their running averages
+by rho towards the estimate (Khan and Lin 2017), and
+    q(v) = N(S c, S),   S = (I + gram / noise)^-1,   c = projected / noise
+follows, where both sums are in units of the usual noise, so that q is right for the noise of the moment.
 The q of a step has not seen the step's own rows: the bound and its gradient are unbiased.
 """
 
@@ -13,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from overtone.collapsed import gaussian_noise
+from overtone.collapsed import reference_noise
 from overtone.features.base import residual
+from overtone.likelihoods import AbstractLikelihood
 from overtone.model import DeepGP
 from overtone.params import unwrap
 
@@ -26,8 +31,8 @@ class OutputMemory(eqx.Module):
     """What is known of the output layer's data, and the q(v) that was last made of it."""
 
     step: Int[Array, ""]
-    gram: Float[Array, "M M"]  # sum of A A^T over all rows, estimated
-    projected: Float[Array, "P M"]  # sum of A y
+    gram: Float[Array, "P M M"]  # sum over all sites of precision a a^T, in units of the usual noise, estimated
+    projected: Float[Array, "P M"]  # sum of precision value a
     mean: Float[Array, "P M"]
     covariance: Float[Array, "P M M"]
     kl: Float[Array, ""]
@@ -39,7 +44,7 @@ class OutputMemory(eqx.Module):
         size, outputs, dtype = layer.features.num_features, layer.num_outputs, layer.q.mean.dtype
         zeros, widest = np.zeros((outputs, size), dtype), jax.dtypes.canonicalize_dtype(np.float64)
         covariance = np.broadcast_to(np.eye(size, dtype=dtype), (outputs, size, size))
-        sums = np.zeros((size, size), widest), zeros.astype(widest)
+        sums = np.zeros((outputs, size, size), widest), zeros.astype(widest)
         arrays = np.zeros((), np.int32), *sums, zeros, covariance, np.zeros((), dtype)
         return OutputMemory(*map(jax.device_put, arrays))
 
@@ -51,42 +56,78 @@ def natural_elbo(
     X: Float[Array, "N D"],
     y: Float[Array, "N P"],
     *,
-    num_data: int,
+    num_data: int | Float[Array, ""],
     num_samples: int = 1,
 ) -> tuple[Float[Array, ""], OutputMemory]:
     """An unbiased estimate of the bound under the memory's q(v), and the memory after these rows."""
     model = unwrap(model)
-    layer, noise = model.layers[-1], gaussian_noise(model)
+    layer, noise = model.layers[-1], reference_noise(model)
     inputs, _, _ = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)[-1]
     Z, H = layer.place(inputs.reshape(-1, inputs.shape[-1]))
     target = jnp.tile(y, (len(inputs), 1)) - layer.mean_function(Z)
     A = layer.features.whitened(layer.kernel, H)
     share = num_data / A.shape[1]
 
-    memory, noise = _refreshed(memory, noise), noise.astype(A.dtype)
-    var = residual(layer.kernel, A, H) + _spread(memory.covariance, A)
-    each = jnp.log(2 * jnp.pi * noise)[:, None] + ((target.T - memory.mean @ A) ** 2 + var) / noise[:, None]
-    kl = sum((layer.kl() for layer in model.layers[:-1]), start=memory.kl)
-    bound = -0.5 * share * jnp.sum(each) - kl
+    memory = _refreshed(memory, noise)
+    mean, var = (memory.mean @ A).T, (residual(layer.kernel, A, H) + _spread(memory.covariance, A)).T
+    likelihood = model.likelihood.at(A / jnp.sqrt(layer.kernel.diag(H)), (A.shape[1],))
+    kl = sum((layer.kl() for layer in model.layers[:-1]), start=memory.kl + model.likelihood.kl())
+    bound = share * jnp.sum(likelihood.expected_log_prob(target, mean, var)) - kl
 
-    A, target = jax.lax.stop_gradient((A, target))
+    A, *of_sites = jax.lax.stop_gradient((A, *sites(likelihood, target, mean, var)))
+    precision, projected = (share * noise.astype(A.dtype)[:, None] * part.T for part in of_sites)
     rate = jnp.maximum(RATE, 1 / (1 + memory.step))
     moved = (
         memory.step + 1,
-        memory.gram + rate * (share * (A @ A.T) - memory.gram),
-        memory.projected + rate * (share * (target.T @ A.T) - memory.projected),
+        memory.gram + rate * ((A * precision[:, None]) @ A.T - memory.gram),
+        memory.projected + rate * (projected @ A.T - memory.projected),
     )
     return bound, eqx.tree_at(lambda m: (m.step, m.gram, m.projected), memory, moved)
+
+
+def sites(
+    likelihood: AbstractLikelihood, y: Float[Array, "N P"], mean: Float[Array, "N P"], var: Float[Array, "N P"]
+) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+    """The precision of each row's site, and precision times value."""
+
+    def total(mean, var):
+        return jnp.sum(likelihood.expected_log_prob(y, mean, var))
+
+    by_mean, by_var = jax.grad(total, argnums=(0, 1))(mean, var)
+    precision = jnp.maximum(-2 * by_var, 0)
+    return precision, by_mean + precision * mean
+
+
+def site_sums(
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N P"], weights, num_samples: int
+):
+    """Both sums over the sites of these rows, around the model's own q(v), averaged over hidden draws."""
+    model = unwrap(model)
+    layer, noise = model.layers[-1], reference_noise(model)
+
+    def one(key):
+        inputs, mean, var = (part[0] for part in model.propagate(model.draw_noise(key, 1, X.shape[0]), X)[-1])
+        Z, H = layer.place(inputs)
+        offset = layer.mean_function(Z)
+        A = layer.features.whitened(layer.kernel, H)
+        likelihood = model.likelihood.at(A / jnp.sqrt(layer.kernel.diag(H)), (len(X),))
+        of_sites = sites(likelihood, y - offset, mean - offset, var)
+        precision, projected = ((noise * weights[:, None] * part).T for part in of_sites)
+        A = A.astype(noise.dtype)
+        return (A * precision[:, None]) @ A.T, projected @ A.T
+
+    draws = jax.lax.map(one, jax.random.split(key, num_samples if len(model.layers) > 1 else 1))
+    return jax.tree.map(lambda s: jnp.mean(s, axis=0), draws)
 
 
 def _refreshed(memory: OutputMemory, noise: Float[Array, " P"]) -> OutputMemory:
     """The memory with q made of the averages, every few steps; the system is solved in the precision of `noise`."""
 
     def refresh(memory: OutputMemory, noise) -> OutputMemory:
-        dtype, eye = memory.mean.dtype, jnp.eye(len(memory.gram), dtype=noise.dtype)
+        dtype, eye = memory.mean.dtype, jnp.eye(memory.gram.shape[-1], dtype=noise.dtype)
 
-        def one(projected, noise):
-            chol = jnp.linalg.cholesky(eye + memory.gram / noise)
+        def one(gram, projected, noise):
+            chol = jnp.linalg.cholesky(eye + gram / noise)
             half = jax.scipy.linalg.solve_triangular(chol, eye, lower=True)
             covariance = half.T @ half
             mean = covariance @ projected / noise
@@ -94,7 +135,7 @@ def _refreshed(memory: OutputMemory, noise: Float[Array, " P"]) -> OutputMemory:
             kl = 0.5 * (jnp.trace(covariance) + mean @ mean - len(mean) + log_det)
             return mean.astype(dtype), covariance.astype(dtype), kl.astype(dtype)
 
-        mean, covariance, kl = jax.vmap(one)(memory.projected, noise)
+        mean, covariance, kl = jax.vmap(one)(memory.gram, memory.projected, noise)
         return eqx.tree_at(lambda m: (m.mean, m.covariance, m.kl), memory, (mean, covariance, jnp.sum(kl)))
 
     memory, noise = jax.lax.stop_gradient((memory, noise))

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from overtone.model import DeepGP, draw, elbo, layer_marginals, predict
+from overtone.model import log_density as model_log_density
 from overtone.params import unwrap
 
 ROWS = 256  # in a chunk
@@ -44,10 +45,8 @@ def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X):
 
 @eqx.filter_jit
 def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
-    """log p(y) for each row and output: logsumexp over the draws of the hidden layers."""
-    f = layer_marginals(model, key, X, num_samples=num_samples)[-1]
-    each = unwrap(model).likelihood.log_predictive(y, f.means, f.variances)
-    return (jax.nn.logsumexp(each, axis=0) - np.log(each.shape[0]),)
+    """log p(y) for each row and output."""
+    return (model_log_density(model, key, X, y, num_samples=num_samples),)
 
 
 @eqx.filter_jit
@@ -67,10 +66,10 @@ def bound(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
 @eqx.filter_jit
 def observations(model: DeepGP, key: PRNGKeyArray, num_draws: int, X):
     """Draws of y, of shape (draws, N, P): each one function through all layers, plus noise."""
-    likelihood = unwrap(model).likelihood
 
     def one(key):
         function_key, row_key, noise_key = jax.random.split(key, 3)
-        return likelihood.sample(noise_key, draw(model, function_key, row_key, X)[-1])
+        inputs, f = draw(model, function_key, row_key, X)[-1]
+        return unwrap(model).likelihood_at(inputs[None]).sample(noise_key, f[None])[0]
 
     return jax.lax.map(one, jax.random.split(key, num_draws))

@@ -51,11 +51,15 @@ class Projection(eqx.Module):
 
 
 def directions(Z: np.ndarray, num: int, seed: int) -> np.ndarray:
-    """Weights (D, J) to start from: the axes, then random directions, on all of which Z stays in [0, 1]."""
+    """Weights (D, J) to start from, on all of which Z stays in [0, 1]: the axes, then random directions.
+
+    Where there are fewer directions than inputs, all are random, so that each sees all inputs.
+    """
     dims = Z.shape[1]
-    random = np.random.default_rng(seed).standard_normal((dims, max(0, num - dims)))
+    axes = np.eye(dims)[:, : dims if num >= dims else 0]
+    random = np.random.default_rng(seed).standard_normal((dims, num - axes.shape[1]))
     reach = np.max(np.abs((Z - 0.5) @ random), axis=0, initial=0) if len(Z) else 1.0
-    return np.concatenate([np.eye(dims), random / np.maximum(2 * reach, 1e-12)], axis=1)[:, :num]
+    return np.concatenate([axes, random / np.maximum(2 * reach, 1e-12)], axis=1)
 
 
 def unit_interval(X: np.ndarray) -> Affine:

@@ -1,6 +1,7 @@
 """The scikit-learn estimator: arrays or frames in, predictions in the user's units out."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import equinox as eqx
@@ -12,10 +13,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from overtone import diagnostics, predictions
-from overtone.build import train
 from overtone.cache import keep_compiled_programs
 from overtone.config import PARAMETERS, Config
 from overtone.scaling import Affine, standardise, unit_interval
+from overtone.train import resolved, train
 
 DIAGNOSED = 10_000  # rows, at most
 PRECISIONS = (np.float64, np.float32)  # inputs are taken as they are; anything else becomes the first
@@ -44,16 +45,18 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         self,
         method: str = Config.method,
         *,
-        n_layers: int | None = Config.n_layers,
-        n_inducing: int = Config.n_inducing,
+        n_layers: int | str = Config.n_layers,
+        n_inducing: int | str = Config.n_inducing,
         hidden_width: int | None = Config.hidden_width,
         n_projections: int | None = Config.n_projections,
         kernel: str = Config.kernel,
         covariance: str = Config.covariance,
         output: str = Config.output,
+        likelihood: str = Config.likelihood,
         preset: str = Config.preset,
         interval: tuple[float, float] | None = Config.interval,
-        max_steps: int = Config.max_steps,
+        max_steps: int | None = Config.max_steps,
+        max_time: float | None = Config.max_time,
         batch_size: int = Config.batch_size,
         learning_rate: float | None = Config.learning_rate,
         n_samples: int = Config.n_samples,
@@ -70,9 +73,11 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.covariance = covariance
         self.output = output
+        self.likelihood = likelihood
         self.preset = preset
         self.interval = interval
         self.max_steps = max_steps
+        self.max_time = max_time
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.n_samples = n_samples
@@ -94,7 +99,6 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         X, y = validate_data(
             self, X, y, multi_output=True, y_numeric=True, dtype=list(PRECISIONS), ensure_min_samples=2
         )
-        self.config_ = Config(**{**config.__dict__, "random_state": _seed(self.random_state)})
         X, y = np.asarray(X), np.asarray(y, np.float64)
         self.single_output_ = y.ndim == 1
         Y = y.reshape(len(y), -1)
@@ -102,6 +106,7 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         self.y_scaling_ = _scaling("y", standardise, Y)
         keep_compiled_programs()
         X, Y = self.x_scaling_.columns(X, config.dtype), self.y_scaling_.columns(Y, config.dtype)
+        self.config_ = resolved(replace(config, random_state=_seed(self.random_state)), X, Y)
         with jax.enable_x64(True):
             self.model_, self.history_ = train(self.config_, X, Y, progress=self.verbose)
         return self

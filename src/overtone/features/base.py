@@ -16,6 +16,8 @@ from overtone.kernels import AbstractKernel, Additive
 from overtone.linalg import AbstractPSDOperator, BlockDiagonal
 from overtone.variational import AbstractGaussian
 
+QUICK = 50_000_000  # products, from which on a Gram matrix in O(NM) is worth its longer compilation
+
 
 class AbstractInducingFeatures(eqx.Module):
     """Inducing variables u, in `num_blocks` blocks of equal size that are independent a priori."""
@@ -120,7 +122,8 @@ class PerDimension(AbstractInducingFeatures):
         return _gradient_once(jnp.tensordot(one_each, mean, 1)), _gradient_once(jnp.tensordot(one_each, var, 1))
 
     def normal_equations(self, kernel, X, Y, weights):
-        if self.num_dims > 1:  # features of different dimensions have no structure in common
+        small = len(X) * self.num_features**2 < QUICK
+        if small or self.num_dims > 1:  # features of different dimensions have no structure in common
             return AbstractInducingFeatures.normal_equations(self, kernel, X, Y, weights)
         features, kernel = jax.tree.map(lambda leaf: leaf[0], (self.parts, _parts(kernel)))
         return features.normal_equations(kernel, X, Y, weights)

@@ -1,0 +1,51 @@
+"""How far from a shallow fit to the true function does the default come, on the multi-step function with ten seeds?
+
+One JSON line for each seed in results/multi_step.jsonl; a run that was stopped goes on where it was. The clock counts
+all of `fit`, with compiled programs in the cache.
+
+    python -m benchmarks.multi_step [seconds]
+"""
+
+import json
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from overtone.demo import HEIGHTS, NOISE, multi_step
+from overtone.sklearn import DeepGPRegressor
+
+RESULTS = Path(__file__).parent / "results" / "multi_step.jsonl"
+SEEDS, ROWS = 10, 400
+
+
+def one(seed: int, seconds: float) -> dict:
+    (X, y), (X_test, y_test) = multi_step(seed, ROWS), multi_step(1000 + seed, 1000)
+    true = HEIGHTS[np.minimum((X_test[:, 0] * len(HEIGHTS)).astype(int), len(HEIGHTS) - 1)]
+    result = {"seed": seed, "truth": _log_normal(y_test - true, NOISE)}
+    for name, method in (("shallow", "vff"), ("default", "id-dgp")):
+        start = perf_counter()
+        model = DeepGPRegressor(method, max_time=seconds, random_state=seed).fit(X, y)
+        result[f"{name}_seconds"] = perf_counter() - start
+        result[name] = float(np.mean(model.log_predictive_density(X_test, y_test)))
+    return {**result, "share": (result["default"] - result["shallow"]) / (result["truth"] - result["shallow"])}
+
+
+def _log_normal(miss: np.ndarray, std: float) -> float:
+    return float(np.mean(-0.5 * np.log(2 * np.pi * std**2) - 0.5 * (miss / std) ** 2))
+
+
+def main(seconds: float) -> None:
+    done = len(RESULTS.read_text().splitlines()) if RESULTS.exists() else 0
+    for seed in range(done, SEEDS):
+        result = one(seed, seconds)
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        print(result, flush=True)
+    shares = [json.loads(line)["share"] for line in RESULTS.read_text().splitlines()]
+    print(f"{sum(share >= 0.9 for share in shares)} of {len(shares)} seeds come 90 % of the way; {np.round(shares, 2)}")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)

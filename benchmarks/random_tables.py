@@ -1,0 +1,83 @@
+"""Fits of random tables, of the kinds that break things: no exception, and nothing that is not finite.
+
+One JSON line for each table in results/random_tables.jsonl; a run that was stopped goes on where it was.
+
+    python -m benchmarks.random_tables [tables]
+"""
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from time import perf_counter
+
+import jax
+import numpy as np
+
+from overtone.sklearn import DeepGPRegressor
+
+RESULTS = Path(__file__).parent / "results" / "random_tables.jsonl"
+STEPS = 30
+
+
+def table(seed: int) -> tuple[np.ndarray, np.ndarray, dict]:
+    """1 to 20 inputs, 20 to 20,000 rows; columns that are constant, duplicated, heavy-tailed, discrete; any scale."""
+    rng = np.random.default_rng(seed)
+    rows, inputs = int(np.exp(rng.uniform(np.log(20), np.log(20_000)))), int(rng.integers(1, 21))
+    X = rng.standard_normal((rows, inputs))
+    for j in range(inputs):
+        kind = rng.choice(["normal", "constant", "duplicate", "heavy", "discrete"], p=[0.5, 0.1, 0.1, 0.2, 0.1])
+        if kind == "constant":
+            X[:, j] = rng.standard_normal()
+        elif kind == "duplicate":
+            X[:, j] = X[:, rng.integers(j + 1)]
+        elif kind == "heavy":
+            X[:, j] = rng.standard_cauchy(rows)
+        elif kind == "discrete":
+            X[:, j] = rng.integers(3, size=rows)
+    target = rng.choice(["smooth", "noise", "steps", "constant", "heavy"], p=[0.4, 0.2, 0.2, 0.05, 0.15])
+    first = np.clip(X[:, 0], -3, 3)
+    y = {
+        "smooth": np.sin(3 * first) + 0.1 * rng.standard_normal(rows),
+        "noise": rng.standard_normal(rows),
+        "steps": np.sign(first) + 0.05 * rng.standard_normal(rows),
+        "constant": np.full(rows, rng.standard_normal()),
+        "heavy": rng.standard_t(1.5, size=rows),
+    }[target]
+    outliers = rng.random() < 0.3
+    if outliers:
+        y[rng.integers(rows, size=max(1, rows // 200))] += 1e3 * rng.standard_normal()
+    X = X * 10.0 ** rng.uniform(-9, 9, size=inputs) + 10.0 ** rng.uniform(-9, 9) * rng.standard_normal(inputs)
+    y = y * 10.0 ** rng.uniform(-9, 9)
+    return X, y, {"rows": rows, "inputs": inputs, "target": str(target), "outliers": bool(outliers)}
+
+
+def check(seed: int) -> dict:
+    X, y, about = table(seed)
+    start = perf_counter()
+    try:
+        model = DeepGPRegressor(max_steps=STEPS, random_state=seed).fit(X, y)
+        rows = X[:: 1 + len(X) // 200]
+        results = [*model.predict(rows, return_std=True), model.predict_quantiles(rows, [0.05, 0.95])]
+        results.append(model.log_predictive_density(rows, y[:: 1 + len(X) // 200]))
+        finite = all(np.all(np.isfinite(result)) for result in results)
+        outcome = "finite" if finite else "not finite"
+    except Exception:
+        outcome = traceback.format_exc().strip().splitlines()[-1][:300]
+    jax.clear_caches()
+    return {"table": seed, **about, "outcome": outcome, "seconds": perf_counter() - start}
+
+
+def main(num: int) -> None:
+    done = len(RESULTS.read_text().splitlines()) if RESULTS.exists() else 0
+    for seed in range(done, num):
+        result = check(seed)
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        print(result, flush=True)
+    outcomes = [json.loads(line)["outcome"] for line in RESULTS.read_text().splitlines()]
+    print(f"{outcomes.count('finite')} of {len(outcomes)} fits are finite throughout.")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)

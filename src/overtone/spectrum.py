@@ -1,0 +1,69 @@
+"""How many frequencies does a target need along an input, and how long are its waves?
+
+A series in one input is put on a regular grid and its spectrum taken there: irregular times would smear a strong wave
+over all frequencies. Among several inputs, where neighbours along one differ in the others, Lomb and Scargle's
+periodogram asks for each input alone whether waves of a frequency explain more than noise would.
+"""
+
+import numpy as np
+from scipy.signal import lombscargle
+
+FEWEST, MOST_SERIES, MOST_EACH = 6, 1000, 8  # frequencies: at least, at most for a series, for each of several inputs
+ROWS = 4000  # of a table, at most, that are looked at
+TAIL = 1e-3  # share of the variance beyond the highest frequency that does not matter
+SMOOTH, ABOVE = 5, 5.0  # a wave counts if the mean power of 5 neighbours is 5 times that of noise
+UNEVEN = 1.5  # times as much noise in long waves where points are scattered at random
+SURE = 1e-3  # chance that noise alone passes for a wave
+ROOM = 1.15  # times the highest frequency: features should not end where the waves do
+
+
+def frequencies(X: np.ndarray, Y: np.ndarray) -> int:
+    """The number of frequencies on the range of each column of X (N, D) that targets Y (N, P) ask for."""
+    if X.shape[1] == 1:
+        found = max(highest_of_series(X[:, 0], y) for y in Y.T)
+        return int(np.clip(ROOM * found + FEWEST, 2 * FEWEST, min(MOST_SERIES, max(2 * FEWEST, len(X) // 3))))
+    keep = np.random.default_rng(0).permutation(len(X))[:ROWS]
+    found = max(highest_of_input(x, y) for x in X[keep].T for y in Y[keep].T)
+    return int(np.clip(ROOM * found, FEWEST, MOST_EACH))
+
+
+def highest_of_series(x: np.ndarray, y: np.ndarray) -> int:
+    """The highest frequency, in cycles over the range of x, at which y stands out of its noise."""
+    noise = noise_of_series(x, y)
+    x, y = _sorted(x, y)
+    if len(x) < 2 * SMOOTH:
+        return 0
+    grid = np.linspace(x[0], x[-1], len(x))
+    even, window = np.interp(grid, x, y), np.hanning(len(x))
+    power = np.abs(np.fft.rfft(window * (even - np.polyval(np.polyfit(grid, even, 1), grid)))) ** 2
+    noise *= UNEVEN * np.sum(window**2)
+    smooth = np.convolve(power, np.full(SMOOTH, 1 / SMOOTH), "same")
+    tail = np.cumsum(power[::-1])[::-1]
+    return int(np.max(np.nonzero((smooth > ABOVE * noise) & (tail > TAIL * tail[0]))[0], initial=0))
+
+
+def noise_of_series(x: np.ndarray, y: np.ndarray) -> float:
+    """The variance of y about the straight line between its neighbours, as far as it is noise of y itself."""
+    x, y = _sorted(x, y)
+    if len(x) < 3:
+        return 0.0
+    share = (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
+    miss = y[1:-1] - (1 - share) * y[:-2] - share * y[2:]
+    return float(np.mean(miss**2 / (1 + share**2 + (1 - share) ** 2)))
+
+
+def _sorted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct values of x in order, and the mean of y at each."""
+    x, place = np.unique(x, return_inverse=True)
+    return np.asarray(x, float), np.bincount(place, y) / np.bincount(place)
+
+
+def highest_of_input(x: np.ndarray, y: np.ndarray) -> int:
+    """The same for one of several inputs; a column with few distinct values has few frequencies."""
+    most = min(MOST_EACH, len(np.unique(x)) // 2)
+    if most < 1 or np.ptp(y) == 0:
+        return 0
+    x, y = (x - x.min()) / np.ptp(x), y - np.polyval(np.polyfit(x, y, 1), x)
+    power = np.atleast_1d(lombscargle(x, y, 2 * np.pi * np.arange(1, most + 1), normalize=True, floating_mean=True))
+    # Without a wave, N power / 2 has an exponential distribution of mean 1.
+    return int(np.max(1 + np.nonzero(len(x) / 2 * power > np.log(most / SURE))[0], initial=0))

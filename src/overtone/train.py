@@ -1,0 +1,234 @@
+"""Config and data -> a fitted model: which loss, for how long, and what is kept."""
+
+import warnings
+from dataclasses import replace
+from functools import lru_cache, reduce
+from time import perf_counter
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.tree_util import Partial
+from jaxtyping import PRNGKeyArray
+
+from overtone.build import build, deepened, hidden_width, num_directions, num_features
+from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
+from overtone.config import Config
+from overtone.data import Batches
+from overtone.fit import History, fit
+from overtone.likelihoods import FlexibleNoise
+from overtone.model import DeepGP, elbo, log_density
+from overtone.natural import OutputMemory, natural_elbo, site_sums
+from overtone.params import unwrap
+from overtone.predictions import bound
+from overtone.spectrum import frequencies
+
+OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the output layer; rows at a time
+MOST_FEATURES, SERIES_ROWS = 3000, 4096  # whose joint covariance is affordable; of a series to take as one batch
+UNLIMITED, USUAL_STEPS = 10**6, 5000
+HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 200, 2000  # of the rows; fewer say too little
+SCORE_DRAWS, BOUND_DRAWS = 8, 32
+MOST_RESERVED = 5.0  # seconds
+SHALLOW_SHARE = 0.25  # of time and steps, to find out what one layer can do
+FAR_MORE, MOST_BLOCKS = 8, 200
+DEEP_FREQUENCIES = 100  # a series with more cycles needs them more than depth, and has little time for both
+AUTO_FEATURES, FEWEST_FREQUENCIES, USUAL_POINTS = 1000, 4, 100
+
+
+class TooFewFrequenciesWarning(UserWarning):
+    """The model cannot follow the waves of its target."""
+
+
+def train(config: Config, X: np.ndarray, y: np.ndarray, *, progress: bool = False) -> tuple[DeepGP, History]:
+    """Build the model of a resolved config and fit it to X (N, D) and standardised y (N, P).
+
+    Call it under `jax.enable_x64(True)`: arrays keep the config's precision, and the closed-form output
+    layer can use double precision for its one linear system.
+    """
+    began = perf_counter()
+    X, y = (np.asarray(values, config.dtype) for values in (X, y))
+    data = Data(X, y, *_hold_out(config, len(X)))
+    steps = config.max_steps or (UNLIMITED if config.max_time else USUAL_STEPS)
+
+    def limits(until: float, share: float) -> dict:
+        """A share of the steps, and the time until a share of all is over; some is for the closed form at last."""
+        time = config.max_time and until * max(0.9 * config.max_time, config.max_time - MOST_RESERVED)
+        return {"steps": max(1, round(share * steps)), "seconds": time and time - (perf_counter() - began)}
+
+    if not config.chooses_depth:
+        stage = _stage(config, build(config, X, y), data, progress, **limits(1.0, 1.0))
+    else:
+        shallow, share = replace(config, method="vff", n_layers=1), SHALLOW_SHARE
+        first = _stage(shallow, build(shallow, X, y), data, progress, **limits(share, share))
+        deep = deepened(build(config, X, y), first.model)
+        second = _stage(config, deep, data, progress, **limits(1.0, 1 - share))
+        stage = max(first, second, key=lambda stage: _score(config, stage, data))
+    model = _finished(config, stage.model, stage.key, X, y)
+    return model, replace(stage.history, seconds=perf_counter() - began)
+
+
+class Data(NamedTuple):
+    X: np.ndarray
+    y: np.ndarray
+    rows: np.ndarray  # to train on
+    held_out: np.ndarray  # to tell when to stop, and how deep the model should be
+
+
+class Stage(NamedTuple):
+    model: DeepGP
+    key: PRNGKeyArray
+    history: History
+
+
+def _stage(config: Config, model: DeepGP, data: Data, progress: bool, *, steps: int, seconds: float | None) -> Stage:
+    """Train a model for as many steps or seconds."""
+    output, memory = config.output, None
+    X, y = data.X[data.rows], data.y[data.rows]
+    num_data = jax.device_put(np.asarray(len(X), config.dtype))
+    if output == "collapsed":
+        loss = Partial(negative_collapsed, num_samples=config.n_samples)
+    elif output == "natural":
+        loss = Partial(negative_natural, num_data=num_data, num_samples=config.n_samples)
+        memory = OutputMemory.start(model)
+    else:
+        loss = Partial(negative_elbo, num_data=num_data, num_samples=config.n_samples)
+    key = jax.random.key(config.random_state)
+
+    def score(model: DeepGP, memory: OutputMemory | None):
+        sums = _all_sums(model, key, X, y) if output == "collapsed" else None
+        return held_out_density(model, memory, sums, key, data.X[data.held_out], data.y[data.held_out])
+
+    model, memory, history = fit(
+        model,
+        loss,
+        Batches(X, y, batch_size=len(X) if output == "collapsed" else config.batch_size, seed=config.random_state),
+        key=key,
+        optim=adam(config.rate),
+        steps=steps,
+        seconds=seconds,
+        score=score if len(data.held_out) else None,
+        memory=memory,
+        describe=_describe,
+        progress=progress,
+    )
+    if memory is not None:
+        model = eqx.filter_jit(with_optimal_output)(model, memory.gram, memory.projected)
+    return Stage(model, key, history)
+
+
+def _score(config: Config, stage: Stage, data: Data) -> float:
+    """How good is a model? By the log density of held-out rows or, without them, by the bound."""
+    if len(data.held_out):
+        return max((value for _, value in stage.history.scores), default=-np.inf)
+    model = _finished(config, stage.model, stage.key, data.X, data.y)
+    return float(bound(model, jax.random.fold_in(stage.key, 1), BOUND_DRAWS, data.X, data.y))
+
+
+def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
+    """The config with all that it leaves to the data decided, but for the depth where both should be tried."""
+    if config.n_inducing == "auto":
+        config = replace(config, n_inducing=_num_inducing(config, X, y))
+    elif config.fourier and X.shape[1] == 1 and FAR_MORE * int(config.n_inducing) < (needed := frequencies(X, y)):
+        warnings.warn(
+            f"n_inducing={config.n_inducing} frequencies are far too few for this series, whose waves ask for about "
+            f"{needed}; use n_inducing='auto', or more of them.",
+            TooFewFrequenciesWarning,
+            stacklevel=3,
+        )
+    if config.chooses_depth and X.shape[1] > 1:
+        config = replace(config, n_layers=2)
+    elif config.chooses_depth and int(config.n_inducing) > DEEP_FREQUENCIES:
+        config = replace(config, n_layers=1)
+    if config.covariance == "auto":
+        blocks = num_directions(config, X.shape[1]) * hidden_width(config, X.shape[1]) if config.fourier else 1
+        config = replace(config, covariance="mean-field" if blocks > MOST_BLOCKS else "block")
+    output, likelihood = config.output, config.likelihood
+    most_rows = SERIES_ROWS if X.shape[1] == 1 else config.batch_size
+    if output == "auto" and len(X) <= most_rows and likelihood != "flexible":
+        output = "collapsed"
+    if output == "auto":
+        output = "adam" if config.preset == "paper" or num_features(config, X.shape[1]) > MOST_FEATURES else "natural"
+    if likelihood == "auto":
+        likelihood = "flexible" if output == "natural" else "gaussian"
+    if output == "collapsed" and likelihood == "flexible":
+        raise ValueError("output='collapsed' needs likelihood='gaussian'; use output='natural' for noise that varies.")
+    return replace(config, output=output, likelihood=likelihood)
+
+
+def _num_inducing(config: Config, X: np.ndarray, y: np.ndarray) -> int:
+    if not config.fourier:
+        return min(USUAL_POINTS, len(X))
+    most = (AUTO_FEATURES // num_directions(config, X.shape[1]) - 5) // 2 if X.shape[1] > 1 else AUTO_FEATURES
+    return max(FEWEST_FREQUENCIES, min(frequencies(X, y), most))
+
+
+def _finished(config: Config, model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) -> DeepGP:
+    """The model with the output layer's q(v) in closed form from these rows, unless it was trained."""
+    if config.output == "adam":
+        return model
+    return eqx.filter_jit(with_optimal_output)(model, *_all_sums(model, key, X, y))
+
+
+def _hold_out(config: Config, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows to train on, and those that tell when to stop."""
+    held_out = min(int(HELD_OUT_SHARE * num), MOST_HELD_OUT)
+    held_out = held_out if held_out >= FEWEST_HELD_OUT and config.preset != "paper" else 0
+    order = np.random.default_rng(config.random_state).permutation(num)
+    return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+
+@eqx.filter_jit
+def held_out_density(model: DeepGP, memory: OutputMemory | None, sums: tuple | None, key, X, y):
+    """Mean log predictive density of rows that training has not seen."""
+    sums = sums if memory is None else (memory.gram, memory.projected)
+    model = model if sums is None else with_optimal_output(model, *sums)
+    return jnp.mean(jnp.sum(log_density(model, key, X, y, num_samples=SCORE_DRAWS), axis=1))
+
+
+def negative_elbo(model: DeepGP, memory: None, key, X, y, *, num_data, num_samples: int):
+    """The loss: minus the evidence lower bound per row."""
+    return -elbo(model, key, X, y, num_data=num_data, num_samples=num_samples) / num_data, memory
+
+
+def negative_collapsed(model: DeepGP, memory: None, key, X, y, *, num_samples: int):
+    """The loss with the output layer in closed form."""
+    return -collapsed_elbo(model, key, X, y, num_samples=num_samples) / len(X), memory
+
+
+def negative_natural(model: DeepGP, memory: OutputMemory, key, X, y, *, num_data, num_samples: int):
+    """The loss with the output layer by natural gradients."""
+    bound, memory = natural_elbo(model, memory, key, X, y, num_data=num_data, num_samples=num_samples)
+    return -bound / num_data, memory
+
+
+def _all_sums(model: DeepGP, key, X: np.ndarray, y: np.ndarray) -> tuple:
+    """What the output layer's q(v) needs to know of all rows, from many draws of the hidden layers."""
+    rows, draws = min(len(X), FINISH_ROWS), max(1, OUTPUT_ROWS // len(X))
+
+    def sums(first: int):
+        place = np.arange(first, first + rows)  # the last chunk is filled up with rows of weight 0
+        chunk = (a[np.minimum(place, len(X) - 1)] for a in (X, y))
+        return _output_sums(model, jax.random.fold_in(key, first), tuple(chunk), (place < len(X)).astype(float), draws)
+
+    return reduce(lambda a, b: jax.tree.map(np.add, a, b), map(sums, range(0, len(X), rows)))
+
+
+@eqx.filter_jit
+def _output_sums(model: DeepGP, key, rows: tuple, weights, num_samples: int):
+    X, y = rows
+    if isinstance(model.likelihood, FlexibleNoise):
+        return site_sums(model, key, X, y, weights, num_samples)
+    return statistics(model, key, X, y, weights, num_samples=num_samples)[:2]
+
+
+def _describe(model: DeepGP, loss: float) -> dict[str, str]:
+    noise = unwrap(model.likelihood).reference
+    return {"ELBO/N": f"{-loss:.3f}", "noise": f"{np.sqrt(np.mean(noise)):.3f}"}
+
+
+@lru_cache(maxsize=64)  # one object for each setting, so that the compiled training loop is shared
+def adam(learning_rate: float) -> optax.GradientTransformation:
+    return optax.adam(learning_rate)

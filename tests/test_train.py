@@ -1,0 +1,116 @@
+"""What is left to the data, and the whole way from a config to a fitted model."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from overtone.build import build, deepened
+from overtone.config import Config
+from overtone.model import elbo, layer_marginals
+from overtone.natural import OutputMemory, natural_elbo, site_sums
+from overtone.params import unwrap
+from overtone.sklearn import DeepGPRegressor
+from overtone.train import TooFewFrequenciesWarning, resolved
+
+RNG = np.random.default_rng(0)
+SERIES = np.linspace(0, 1, 600)[:, None]
+WAVES = np.sin(2 * np.pi * 40 * SERIES)
+TABLE = RNG.uniform(size=(3000, 4))
+KEY = jax.random.key(0)
+
+
+def test_a_series_decides_its_frequencies_and_a_short_one_is_fitted_in_closed_form():
+    config = resolved(Config(), SERIES, WAVES)
+    assert 40 < config.n_inducing < 80
+    assert (config.output, config.likelihood, config.covariance) == ("collapsed", "gaussian", "block")
+    assert config.chooses_depth
+    many = resolved(Config(), SERIES, np.sin(2 * np.pi * 150 * SERIES))
+    assert many.n_inducing > 150
+    assert many.num_layers == 1
+
+
+def test_a_table_gets_two_layers_natural_gradients_and_flexible_noise():
+    config = resolved(Config(), TABLE, TABLE[:, :1])
+    assert (config.n_layers, config.output, config.likelihood) == (2, "natural", "flexible")
+    wide = resolved(Config(), RNG.uniform(size=(3000, 30)), TABLE[:, :1])
+    assert wide.covariance == "mean-field"
+    assert wide.n_inducing < 10
+
+
+def test_the_paper_and_inducing_points_keep_to_the_book():
+    paper = resolved(Config(preset="paper"), TABLE, TABLE[:, :1])
+    assert (paper.output, paper.likelihood, paper.num_layers) == ("adam", "gaussian", 2)
+    assert not paper.chooses_depth
+    assert resolved(Config(method="svgp"), TABLE, TABLE[:, :1]).n_inducing == 100
+
+
+def test_settings_that_are_given_stay():
+    given = Config(n_inducing=7, n_layers=3, output="adam", likelihood="gaussian", covariance="joint")
+    assert resolved(given, SERIES, np.zeros_like(WAVES)) == given
+
+
+def test_far_too_few_frequencies_are_worth_a_sentence():
+    with pytest.warns(TooFewFrequenciesWarning, match="n_inducing=3 frequencies are far too few .* ask for about"):
+        resolved(Config(n_inducing=3), SERIES, WAVES)
+
+
+def test_flexible_noise_has_no_closed_form():
+    with pytest.raises(ValueError, match="output='collapsed' needs likelihood='gaussian'"):
+        resolved(Config(output="collapsed", likelihood="flexible"), TABLE, TABLE[:, :1])
+
+
+def test_a_deep_model_that_starts_from_a_shallow_one_is_nearly_the_same_function(x64):
+    """Its hidden layer starts as a copy of the inputs."""
+    settings = {
+        "n_inducing": 6,
+        "dtype": "float64",
+        "likelihood": "gaussian",
+        "interval": (-0.5, 1.5),
+        "n_projections": 9,
+    }
+    X, y = TABLE[:50], TABLE[:50, :1] * TABLE[:50, 1:2]
+    shallow, deep = (build(Config(method, **settings), X, y) for method in ("vff", "id-dgp"))
+    rng = np.random.default_rng(1)
+    shallow = jax.tree.map(lambda leaf: leaf + 0.1 * rng.normal(size=leaf.shape) if leaf.ndim < 3 else leaf, shallow)
+    deep = deepened(deep, shallow)
+    for get in (lambda layer: layer.kernel, lambda layer: layer.projection):
+        for a, b in zip(*(jax.tree.leaves(get(m.layers[-1])) for m in (deep, shallow)), strict=True):
+            np.testing.assert_array_equal(a, b)
+    hidden = layer_marginals(deep, KEY, jnp.asarray(X), num_samples=1)[0]
+    np.testing.assert_allclose(hidden.mean(), unwrap(deep).layers[0].scaling(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "flexible"])
+def test_sums_over_sites_are_those_of_a_step_over_all_rows(x64, likelihood):
+    """From the prior on, both see the same q, and so the same sites."""
+    config = Config("vff", n_inducing=4, dtype="float64", likelihood=likelihood)
+    X, y = jnp.asarray(TABLE[:60]), jnp.asarray(TABLE[:60, :1] ** 2)
+    model = build(config, TABLE[:60], np.asarray(y))
+    bound, memory = natural_elbo(model, OutputMemory.start(model), KEY, X, y, num_data=60)
+    assert float(bound) == pytest.approx(float(elbo(model, KEY, X, y, num_data=60)), rel=1e-8)
+    gram, projected = site_sums(model, KEY, X, y, jnp.ones(60), 1)
+    np.testing.assert_allclose(memory.gram, gram, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(memory.projected, projected, rtol=1e-7, atol=1e-9)
+
+
+def test_flexible_noise_finds_two_branches_where_one_gaussian_cannot():
+    """y is +x or -x at random: no mean says anything, but a mixture of two does."""
+    x = RNG.uniform(0.5, 2, size=(3000, 2))
+    y = x[:, 0] * RNG.choice([-1.0, 1.0], 3000) + 0.05 * RNG.standard_normal(3000)
+    density = {
+        likelihood: DeepGPRegressor("vff", likelihood=likelihood, output="natural", max_steps=300, n_inducing=4)
+        .fit(x[:2500], y[:2500])
+        .log_predictive_density(x[2500:], y[2500:])
+        .mean()
+        for likelihood in ("gaussian", "flexible")
+    }
+    assert density["flexible"] > density["gaussian"] + 0.5
+
+
+def test_a_time_limit_includes_the_whole_fit_and_config_says_what_was_chosen():
+    y = WAVES[:, 0] + 0.1 * RNG.standard_normal(600)
+    model = DeepGPRegressor(max_time=20).fit(SERIES, y)
+    assert model.history_.seconds < 60
+    assert model.config_.n_inducing > 40
+    assert model.score(SERIES, y) > 0.95
