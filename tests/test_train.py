@@ -108,8 +108,9 @@ def test_flexible_noise_finds_two_branches_where_one_gaussian_cannot():
     assert density["flexible"] > density["gaussian"] + 0.5
 
 
-def test_a_fit_by_the_clock_says_what_was_chosen():
+def test_a_time_limit_includes_the_whole_fit_and_config_says_what_was_chosen():
     y = WAVES[:, 0] + 0.1 * RNG.standard_normal(600)
     model = DeepGPRegressor(max_time=20).fit(SERIES, y)
+    assert model.history_.seconds < 60
     assert model.config_.n_inducing > 40
-    assert np.all(np.isfinite(model.predict(SERIES)))
+    assert model.score(SERIES, y) > 0.95
