@@ -1,9 +1,24 @@
 """Frequencies and noise of series and tables where they are known."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.spectrum import FEWEST, frequencies, highest_of_input, highest_of_series, noise_of_series
+from overtone.build import build
+from overtone.collapsed import collapsed_elbo
+from overtone.config import Config
+from overtone.kernels import Matern12, Matern32, Matern52
+from overtone.spectrum import (
+    FEWEST,
+    frequencies,
+    highest_of_input,
+    highest_of_series,
+    matern_density,
+    noise_of_series,
+    start_of_series,
+)
+from overtone.train import resolved
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(size=2000))
@@ -47,3 +62,40 @@ def test_few_distinct_values_are_no_reason_to_fail(x):
     assert highest_of_series(x, y) >= 0
     assert highest_of_input(x, y) >= 0
     assert noise_of_series(x, y) >= 0
+
+
+def test_a_series_starts_from_the_kernel_and_the_noise_that_it_was_drawn_from():
+    x, rng = np.linspace(0, 1, 800), np.random.default_rng(1)
+    K = Matern32(jnp.ones(()), jnp.full((), 0.1)).gram(jnp.asarray(x[:, None]), jnp.asarray(x[:, None]))
+    draws = np.linalg.cholesky(np.asarray(K, float) + 1e-6 * np.eye(800)) @ rng.standard_normal((800, 8))
+    start = start_of_series(x, draws + 0.1 * rng.standard_normal((800, 8)), 1, 100)
+    assert 0.05 < start.lengthscale < 0.2
+    assert 0.4 < start.variance < 2.5
+    assert 0.005 < start.noise < 0.02
+
+
+def test_the_bound_at_the_start_is_that_of_the_collapsed_model():
+    """Whittle's approximation against Titsias' bound, dense, at the same kernel and noise."""
+    x, rng = np.linspace(0, 1, 400), np.random.default_rng(0)
+    y = np.sin(2 * np.pi * 12 * x) + 0.2 * rng.standard_normal(400)
+    start = start_of_series(x, (y / y.std())[:, None], 1, 40)
+    config = Config("vff", n_inducing=40, dtype="float64")
+    with jax.enable_x64(True):
+        model = build(config, x[:, None], (y / y.std())[:, None])
+        bound = collapsed_elbo(model, jax.random.key(0), jnp.asarray(x[:, None]), jnp.asarray((y / y.std())[:, None]))
+    assert float(bound) / 400 == pytest.approx(start.bound, abs=0.05)
+
+
+def test_a_band_of_waves_wants_a_smooth_kernel_and_more_frequencies():
+    config = resolved(Config(), X[:, None], np.sin(2 * np.pi * 40 * X)[:, None])
+    assert config.kernel == "matern52"
+    assert config.n_inducing > frequencies(X[:, None], np.sin(2 * np.pi * 40 * X)[:, None])
+    steps = resolved(Config(), X[:, None], (np.sign(np.sin(2 * np.pi * 3 * X)) + 0.1 * NOISE)[:, None])
+    assert steps.kernel_name == "matern32"
+
+
+@pytest.mark.parametrize("kind", [Matern12, Matern32, Matern52])
+def test_the_spectral_density_is_the_kernel_s(kind):
+    w = np.linspace(0, 300, 50)
+    kernel = kind(jnp.ones(()), jnp.full((), 0.1))
+    np.testing.assert_allclose(matern_density(w, 0.1, kind.order), kernel.spectral_density(jnp.asarray(w)), rtol=1e-5)

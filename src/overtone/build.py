@@ -5,7 +5,6 @@ the output layer with q(v) = N(0, I), its prior. Inducing points start at k-mean
 """
 
 import warnings
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -22,7 +21,7 @@ from overtone.means import Linear, Zero, linear_weight
 from overtone.model import DeepGP
 from overtone.params import Fixed, Positive
 from overtone.scaling import Identity, Projection, directions, unit_interval
-from overtone.spectrum import noise_of_series
+from overtone.spectrum import Start, noise_of_series, start_of_series
 from overtone.variational import AbstractGaussian, Full, LowRank, MeanField
 
 KERNELS = {
@@ -39,13 +38,14 @@ FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; h
 LENGTHSCALE, WAVES = 0.2, 4.0  # in units of the data's range, and of the shortest wave that the features carry
 KMEANS_ROWS, START_ROWS = 20_000, 100_000  # at most, to find out where layers start
 RANK = 8  # of the correlated part of a low-rank covariance
-NOISE, LEAST_NOISE, NOISE_FLOOR = 0.1, 1e-4, 1e-6  # of the likelihood, for a target of variance 1
+NOISE, NOISE_FLOOR = 0.1, 1e-6  # of the likelihood, for a target of variance 1
 
 
 def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
     """A model of the config, initialised for inputs X (N, D) and standardised targets y (N, P)."""
     dtype = np.dtype(config.dtype)
     num_hidden = hidden_width(config, X.shape[1])
+    start = series_start(config, X, y)
     layers, H = [], np.asarray(X[:: 1 + len(X) // START_ROWS], float)
     for depth in range(config.num_layers):
         last = depth == config.num_layers - 1
@@ -57,7 +57,7 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
         num = num_directions(config, H.shape[1])
         features = _features(config, H, num, depth, dtype)
         layer = GPLayer(
-            kernel=_kernel(config, num, dtype),
+            kernel=_kernel(config, num, start if last else None, dtype),
             features=features,
             q=_posterior(config, features, num_outputs, OUTER_VARIANCE if last else INNER_VARIANCE),
             mean_function=mean,
@@ -67,7 +67,9 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
         )
         layers.append(layer)
         H = H @ weight
-    noise = NOISE if X.shape[1] > 1 else min(NOISE, max(max(map(partial(noise_of_series, X[:, 0]), y.T)), LEAST_NOISE))
+    noise = NOISE
+    if X.shape[1] == 1:
+        noise = start.noise if start else min(NOISE, max(*(noise_of_series(X[:, 0], target) for target in y.T), 1e-4))
     if config.likelihood == "flexible":
         likelihood = FlexibleNoise.start(noise, y.shape[1], layers[-1].features.num_features, dtype)
     else:
@@ -156,12 +158,20 @@ def kmeans_centres(X: np.ndarray, num: int, seed: int) -> np.ndarray:
     return np.where(used[:, None], centres, start)
 
 
-def _kernel(config: Config, num_dims: int, dtype: np.dtype) -> kernels.AbstractKernel:
-    kind = KERNELS[config.kernel_name]
-    start = (
-        min(LENGTHSCALE, WAVES / int(config.n_inducing)) if config.fourier and config.preset != "paper" else LENGTHSCALE
-    )
-    lengthscale = Positive(np.full(num_dims, start, dtype))
+def series_start(config: Config, X: np.ndarray, y: np.ndarray) -> Start | None:
+    """Where training should start, if the spectrum of a series can tell."""
+    if X.shape[1] > 1 or not config.pinned:
+        return None
+    return start_of_series(X[:, 0], y, KERNELS[config.kernel_name].order, int(config.n_inducing))
+
+
+def _kernel(config: Config, num_dims: int, start: Start | None, dtype: np.dtype) -> kernels.AbstractKernel:
+    kind, lengthscale, variance = KERNELS[config.kernel_name], LENGTHSCALE, 1 / num_dims
+    if start:
+        lengthscale, variance = start.lengthscale, start.variance
+    elif config.pinned:
+        lengthscale = min(LENGTHSCALE, WAVES / int(config.n_inducing))
+    lengthscales = Positive(np.full(num_dims, lengthscale, dtype))
     if config.fourier:
-        return kernels.Additive(kind(Positive(np.full(num_dims, 1 / num_dims, dtype)), lengthscale))
-    return kind(Positive(np.ones((), dtype)), lengthscale)
+        return kernels.Additive(kind(Positive(np.full(num_dims, variance, dtype)), lengthscales))
+    return kind(Positive(np.ones((), dtype)), lengthscales)

@@ -26,7 +26,8 @@ class Config:
     n_projections: directions along which the functions of a layer of Fourier features vary, which are learned; as many
         as inputs are the inputs themselves. None is 2D + 1 for D inputs, at most 40; for one input, the input itself.
     kernel: "matern12", "matern32", "matern52" or "rbf" (points only); "auto" is "matern32" for Fourier
-        features and "rbf" for points, the better choice of each in the paper.
+        features and "rbf" for points, the better choice of each in the paper; but for a series whose frequencies are
+        chosen too, "matern52" where its spectrum falls off steeply.
     covariance: of q(v): "block" is full for each input of a Fourier layer, "joint" is full over all inputs,
         "low-rank" a diagonal and a few directions of correlation for each input, the choice for hundreds of
         frequencies, "mean-field" a diagonal. Layers of inducing points have one block. "auto" is "block", and
@@ -78,6 +79,10 @@ class Config:
     @property
     def fourier(self) -> bool:
         return self.method in ("id-dgp", "vff")
+
+    @property
+    def pinned(self) -> bool:
+        return self.fourier and self.preset != "paper"
 
     @property
     def num_layers(self) -> int:

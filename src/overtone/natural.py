@@ -127,7 +127,8 @@ def _refreshed(memory: OutputMemory, noise: Float[Array, " P"]) -> OutputMemory:
         dtype, eye = memory.mean.dtype, jnp.eye(memory.gram.shape[-1], dtype=noise.dtype)
 
         def one(gram, projected, noise):
-            chol = jnp.linalg.cholesky(eye + gram / noise)
+            rounding = jnp.finfo(dtype).eps * jnp.max(jnp.diagonal(gram)) / noise  # of the products in the sum
+            chol = jnp.linalg.cholesky((1 + rounding) * eye + gram / noise)
             half = jax.scipy.linalg.solve_triangular(chol, eye, lower=True)
             covariance = half.T @ half
             mean = covariance @ projected / noise

@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import replace
 from functools import lru_cache, reduce
+from itertools import product
 from time import perf_counter
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import optax
 from jax.tree_util import Partial
 from jaxtyping import PRNGKeyArray
 
-from overtone.build import build, deepened, hidden_width, num_directions, num_features
+from overtone.build import build, deepened, hidden_width, num_directions, num_features, series_start
 from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
 from overtone.config import Config
 from overtone.data import Batches
@@ -36,6 +37,7 @@ SHALLOW_SHARE = 0.25  # of time and steps, to find out what one layer can do
 FAR_MORE, MOST_BLOCKS = 8, 200
 DEEP_FREQUENCIES = 100  # a series with more cycles needs them more than depth, and has little time for both
 AUTO_FEATURES, FEWEST_FREQUENCIES, USUAL_POINTS = 1000, 4, 100
+GROWTHS, SERIES_KERNELS, WORTH = (1, 1.4, 2), ("matern32", "matern52"), 0.1  # nats per row, for the next to be chosen
 
 
 class TooFewFrequenciesWarning(UserWarning):
@@ -130,7 +132,7 @@ def _score(config: Config, stage: Stage, data: Data) -> float:
 def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
     """The config with all that it leaves to the data decided, but for the depth where both should be tried."""
     if config.n_inducing == "auto":
-        config = replace(config, n_inducing=_num_inducing(config, X, y))
+        config = _grown(replace(config, n_inducing=_num_inducing(config, X, y)), X, y)
     elif config.fourier and X.shape[1] == 1 and FAR_MORE * int(config.n_inducing) < (needed := frequencies(X, y)):
         warnings.warn(
             f"n_inducing={config.n_inducing} frequencies are far too few for this series, whose waves ask for about "
@@ -156,6 +158,17 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
     if output == "collapsed" and likelihood == "flexible":
         raise ValueError("output='collapsed' needs likelihood='gaussian'; use output='natural' for noise that varies.")
     return replace(config, output=output, likelihood=likelihood)
+
+
+def _grown(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
+    """More frequencies, and a smoother kernel, where the spectrum of a series says that they are worth it."""
+    best, chosen, num = -np.inf, config, int(config.n_inducing)
+    most = max(num, min(AUTO_FEATURES, len(X) // 3))
+    for growth, kernel in product(GROWTHS, SERIES_KERNELS if config.kernel == "auto" else (config.kernel,)):
+        tried = replace(config, kernel=kernel, n_inducing=min(most, round(growth * num)))
+        if (start := series_start(tried, X, y)) and start.bound > best + WORTH:
+            best, chosen = start.bound, tried
+    return chosen
 
 
 def _num_inducing(config: Config, X: np.ndarray, y: np.ndarray) -> int:
