@@ -1,5 +1,6 @@
 """The predictive mixture against SciPy and large samples."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -53,3 +54,15 @@ def test_weights_count_like_copies_of_a_component():
 def test_the_sample_axis_stays_inside(mixture):
     for value in (mixture.mean(), mixture.var(), mixture.std(), mixture.quantile(0.5)):
         assert value.shape == (3, 2)
+
+
+def test_crps_is_the_integral_of_the_squared_difference_of_distributions():
+    rng = np.random.default_rng(0)
+    parts = [jnp.asarray(rng.standard_normal((3, 4, 1))), jnp.asarray(rng.uniform(0.1, 1, (3, 4, 1)))]
+    weights = jax.nn.log_softmax(jnp.asarray(rng.standard_normal((3, 4, 1))), axis=0)
+    y, t = rng.standard_normal((4, 1)), np.linspace(-12, 12, 40_001)
+    for log_weights in (None, weights):
+        mixture = Mixture(*parts, log_weights)
+        below = np.stack([np.asarray(mixture.cdf(jnp.full((4, 1), v)))[:, 0] for v in t[::40]], axis=1)
+        expected = np.trapezoid((below - (t[::40] >= y)) ** 2, t[::40], axis=1)
+        np.testing.assert_allclose(mixture.crps(jnp.asarray(y))[:, 0], expected, atol=0.02)

@@ -162,11 +162,12 @@ BAD = {
     "lengths": (quick(), X, Y[:-1], "inconsistent numbers of samples"),
     "text": (
         quick(),
-        pd.DataFrame({"a": X[:, 0], "city": ["x"] * 60}),
+        pd.DataFrame({"a": X[:, 0], "city": [f"town {i}" for i in range(60)]}),
         Y,
-        "must be numeric; got .* in 'city'",
+        "column 'city' is text with 60 different values",
     ),
-    "dates": (quick(), pl.DataFrame({"when": pd.date_range("2020", periods=60)}), Y, "in 'when'"),
+    "objects": (quick(), pl.DataFrame({"a": X[:, 0], "list": [[1, 2]] * 60}), Y, "'list' holds List"),
+    "missing": (quick(), pl.DataFrame({"a": X[:, 0], "b": ["x", None] * 30}), Y, r"missing values in 'b' \(30\)"),
     "huge": (quick(), X, 1e200 * np.sign(Y), "too large"),
     "no points": (quick(n_inducing=0), X, Y, 'n_inducing must be a whole number of at least 1 or "auto"; got 0'),
     "fraction": (quick(n_inducing=2.5), X, Y, "n_inducing must be a whole number"),
@@ -210,3 +211,26 @@ def test_bad_input_at_predict_is_a_clear_error(fitted):
         fitted.predict_quantiles(X, [0.5, 1.0])
     with pytest.raises(ValueError, match="y has 2 outputs, but the model was fitted to 1"):
         fitted.log_predictive_density(X, np.column_stack([Y, Y]))
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_a_frame_may_have_dates_and_words_and_is_matched_by_name(library):
+    when = pd.date_range("2020-01-01", periods=60, freq="6h")
+    frame = library.DataFrame({"when": when, "town": ["x", "y", "z"] * 20, "a": X[:, 0]})
+    model = quick().fit(frame, Y)
+    expected = ["when: trend", "when: time of day", "when: day of week", "town=x", "town=y", "town=z", "a"]
+    assert model.encoder_.inputs == expected
+    np.testing.assert_array_equal(model.predict(frame), model.predict(frame[["a", "town", "when"]]))
+    with pytest.raises(ValueError, match="does not have: 'when'"):
+        model.predict(frame[["a", "town"]])
+
+
+def test_evaluate_agrees_with_the_single_predictions():
+    model = quick().fit(X, 10 * Y)
+    found = model.evaluate(X, 10 * Y)
+    mean, std = model.predict(X, return_std=True)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((mean - 10 * Y) ** 2)))
+    assert found["log_density"] == pytest.approx(model.log_predictive_density(X, 10 * Y).mean(), rel=1e-5)
+    low, high = model.predict_quantiles(X, [0.1, 0.9])
+    assert found["coverage_80"] == pytest.approx(np.mean((10 * Y > low) & (10 * Y < high)))
+    assert 0 < found["crps"] < std.max()

@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "overtone"
 # Each group may import from the groups before it, and from its own.
 ORDER = [
-    {"params", "data", "config", "cache"},
+    {"params", "data", "config", "compiling", "io", "tables"},
     {
         "linalg",
         "trigpoly",
@@ -21,6 +21,8 @@ ORDER = [
         "variational",
         "fit",
         "spectrum",
+        "encoding",
+        "checkpoints",
     },
     {"features"},
     {"layers"},
@@ -32,6 +34,7 @@ ORDER = [
     {"sklearn"},
     {"plots"},
     {"demo"},
+    {"cli"},
 ]
 RANK = {name: rank for rank, group in enumerate(ORDER) for name in group}
 
@@ -42,7 +45,7 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "overtone":
             parts = node.module.split(".")
             found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
-    return found
+    return found - {"__version__"}
 
 
 def test_imports_go_one_way():
@@ -56,7 +59,7 @@ def test_imports_go_one_way():
 
 
 def test_the_training_loop_knows_no_gaussian_process():
-    assert imports(SOURCE / "fit.py") == {"params"}
+    assert imports(SOURCE / "fit.py") == {"params", "compiling"}
 
 
 def test_importing_the_library_pulls_in_neither_scikit_learn_nor_polars_nor_matplotlib():

@@ -93,6 +93,17 @@ def deepened(deep: DeepGP, shallow: DeepGP) -> DeepGP:
     return eqx.tree_at(lambda m: m.likelihood, deep, jax.tree.map(start_from, deep.likelihood, shallow.likelihood))
 
 
+def skeleton(config: Config, num_inputs: int, num_outputs: int) -> DeepGP:
+    """A model with the structure and shapes of one that was trained with a resolved config."""
+    rng = np.random.default_rng(0)
+    X, y = (rng.random((4, num)).astype(config.dtype) for num in (num_inputs, num_outputs))
+    model = build(config, X, y)
+    if config.output == "adam":
+        return model
+    joint = (1, num_outputs, model.layers[-1].features.num_features)  # as the closed form leaves it
+    return eqx.tree_at(lambda m: m.layers[-1].q, model, Full.start(joint, OUTER_VARIANCE, np.dtype(config.dtype)))
+
+
 def num_directions(config: Config, num_inputs: int) -> int:
     if config.fourier and config.n_projections is not None:
         return config.n_projections

@@ -10,7 +10,6 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from time import perf_counter
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -22,6 +21,7 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 from tqdm.auto import tqdm
 
+from overtone.compiling import compiled
 from overtone.params import trainable
 
 M = TypeVar("M")
@@ -38,6 +38,19 @@ class BatchSource(Protocol):
     """Whatever gives the stacked batches of some steps, like `overtone.data.Batches`."""
 
     def take(self, first: int, num: int) -> tuple[np.ndarray, ...]: ...
+
+
+@runtime_checkable
+class Checkpoint(Protocol):
+    """Keeps what training knows, somewhere safe: see `overtone.checkpoints`."""
+
+    def load(self, like: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """What was kept, if anything: trees of arrays with the structure of `like`, and numbers."""
+        ...
+
+    def save(self, known: Callable[[], tuple[dict[str, Any], dict[str, Any]]], last: bool) -> None:
+        """Keep what `known()` returns, or not yet, unless it is the last time."""
+        ...
 
 
 class DivergedWarning(UserWarning):
@@ -76,6 +89,8 @@ def fit(
     chunk: int = 100,
     describe: Callable[[M, float], dict[str, str]] | None = None,
     progress: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[M, Any, History]:
     """Minimise the expectation of a loss over the batches, by at most `steps` steps of `optim` or in about `seconds`.
 
@@ -86,6 +101,8 @@ def fit(
     With a `score(model, memory)`, training decays and ends once it no longer rises, and the best model is returned,
     together with its memory.
     A progress bar shows what `describe(model, loss)` returns after every `chunk` steps.
+    Training ends early once `stop()` is true. A `checkpoint` is given all that training knows, now and then, and a run
+    that finds such knowledge in it goes on from there, as if it had never stopped.
     """
     start, chunk = perf_counter(), min(chunk, steps)
     params, static = eqx.partition(model, trainable(model))
@@ -93,16 +110,33 @@ def fit(
     packed = packing.pack(params)
     init, healthy = jax.jit(optim.init), jax.device_put(True)
     state, scale = (packed, packed, init(packed), memory, healthy), 1.0
-    compiled_run, watch = _compiled(), _Watch(score)
+    run, watch = compiled(_run), _Watch(score)
     losses: list[np.ndarray] = []
     first, total, pace = 0, steps, None
     unknown = np.full(chunk, np.nan)
+    message = ""
 
     def now() -> M:
         return eqx.combine(packing.unpacked(state[1]), static)
 
-    with tqdm(total=steps, disable=not progress, unit="step") as bar:
+    def known() -> tuple[Any, dict[str, Any]]:
+        """Everything, as arrays and as what JSON can express."""
+        arrays = {"state": state, "losses": np.concatenate(losses), "kept": watch.kept or (now(), state[3])}
+        about = {"first": first, "total": total, "scale": scale, "seconds": perf_counter() - start}
+        return arrays, {**about, "scores": watch.scores, "ending": watch.ending, "kept": watch.kept is not None}
+
+    if checkpoint is not None and (found := checkpoint.load({"state": state, "kept": (model, memory)})):
+        arrays, about = found
+        state, losses = arrays["state"], [arrays["losses"]]
+        first, total, scale = about["first"], about["total"], about["scale"]
+        watch.scores, watch.ending = [(int(s), float(v)) for s, v in about["scores"]], about["ending"]
+        watch.kept = arrays["kept"] if about["kept"] else None
+        start -= about["seconds"]
+    with tqdm(total=steps, initial=first, disable=not progress, unit="step") as bar:
         while first < total:
+            if stop():
+                message = f"Training was stopped at step {first} of {total}; the model is the best so far."
+                break
             count = min(chunk, total - first)
             if seconds is not None:  # two turns of one step: the first takes the time of any compilation
                 count = 1 if pace is None else min(count, 1 + int(TURN / pace))
@@ -110,9 +144,7 @@ def fit(
             # Arrays, not Python numbers: those would be constants of the compiled loop.
             span, shorter = jax.device_put((np.asarray([first, first + count, total]), np.asarray(scale)))
             stacked = batches.take(first, chunk)
-            state, values = compiled_run(
-                state, params, static, loss, optim, schedule, key, span, shorter, stacked, unknown
-            )
+            state, values = run(state, params, static, loss, optim, schedule, key, span, shorter, stacked, unknown)
             losses.append(np.asarray(values)[:count])
             first += count
             bar.update(count)
@@ -134,9 +166,11 @@ def fit(
                 left = seconds - (perf_counter() - start)
                 total = min(total if watch.ending else steps, first + max(0, int(left / (pace * (1 + SCORE_SHARE)))))
             bar.total = total
-    finite, message = bool(state[-1]), ""  # after a step that is not finite, the memory is none to keep
+            if checkpoint is not None:
+                checkpoint.save(known, last=first >= total)
+    finite = bool(state[-1])  # after a step that is not finite, the memory is none to keep
     model, memory = watch.kept or (now(), state[3] if finite else memory)
-    history = np.concatenate(losses)
+    history = np.concatenate([*losses, np.zeros(0)])
     history = history[np.isfinite(history)]
     if not finite:
         message = (
@@ -179,30 +213,6 @@ class _Watch:
             self.ending = bool(recent and before) and not max(recent) > max(before) + GAIN
             return self.ending
         return False
-
-
-# Settings that measured better on a CPU: XLA's older code generator for fused elementwise loops (steps of small models
-# take two thirds of the time, and compilation three quarters), and its library for matrix products alone, not for sums.
-COMPILER_OPTIONS = {
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT",
-}
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> Callable:
-    """The loop, compiled with those of the settings that this version of JAX knows."""
-    jit: Callable = eqx.filter_jit
-    on_cpu = jax.default_backend() == "cpu"
-    return jit(_run, compiler_options={k: v for k, v in COMPILER_OPTIONS.items() if on_cpu and _known(k, v)})
-
-
-def _known(option: str, value: Any) -> bool:
-    try:
-        jax.jit(lambda x: x, compiler_options={option: value})(0.0)
-    except jax.errors.JaxRuntimeError:
-        return False
-    return True
 
 
 def _run(

@@ -42,6 +42,16 @@ class Mixture(eqx.Module):
     def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         return self._average(jax.scipy.stats.norm.cdf(y, self.means, jnp.sqrt(self.variances)))
 
+    def crps(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
+        """The continuous ranked probability score, E|Y - y| - E|Y - Y'| / 2 for independent Y and Y' of the mixture."""
+
+        def to_others(component):
+            mean, var = component
+            return self._average(_absolute(self.means - mean, self.variances + var))
+
+        spread = self._average(jax.lax.map(to_others, (self.means, self.variances)))
+        return self._average(_absolute(y - self.means, self.variances)) - 0.5 * spread
+
     def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """The value below which a share `level` of the mass lies, by bisection.
 
@@ -57,3 +67,10 @@ class Mixture(eqx.Module):
 
         low, high = jax.lax.fori_loop(0, 60, halve, (each.min(axis=0), each.max(axis=0)))
         return 0.5 * (low + high)
+
+
+def _absolute(mean: Array, var: Array) -> Array:
+    """E|Z| of Z ~ N(mean, var)."""
+    std = jnp.sqrt(var)
+    z = mean / std
+    return 2 * std * jax.scipy.stats.norm.pdf(z) + mean * (2 * jax.scipy.stats.norm.cdf(z) - 1)

@@ -6,11 +6,11 @@ nothing is compiled again for another number of rows.
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from overtone.compiling import quickly_compiled
 from overtone.model import DeepGP, draw, elbo, layer_marginals, predict
 from overtone.model import log_density as model_log_density
 from overtone.params import unwrap
@@ -29,41 +29,49 @@ def over_rows(compute: Callable[..., tuple], *arrays: np.ndarray) -> tuple[np.nd
     return tuple(np.concatenate(p, axis=-2) for p in zip(*parts, strict=True))
 
 
-@eqx.filter_jit
+@quickly_compiled
 def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
     """Mean and standard deviation of y."""
     mixture = predict(model, key, X, num_samples=num_samples)
     return mixture.mean(), mixture.std()
 
 
-@eqx.filter_jit
+@quickly_compiled
 def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X):
     """Quantiles of y, of shape (levels, N, P)."""
     mixture = predict(model, key, X, num_samples=num_samples)
     return (jax.vmap(mixture.quantile)(levels),)
 
 
-@eqx.filter_jit
+@quickly_compiled
 def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
     """log p(y) for each row and output."""
     return (model_log_density(model, key, X, y, num_samples=num_samples),)
 
 
-@eqx.filter_jit
+@quickly_compiled
+def scores(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
+    """The mean, log p(y), P(Y < y) and the continuous ranked probability score for each row and output."""
+    mixture = predict(model, key, X, num_samples=num_samples)
+    density = model_log_density(model, key, X, y, num_samples=num_samples)
+    return mixture.mean(), density, mixture.cdf(y), mixture.crps(y)
+
+
+@quickly_compiled
 def layers(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
     """Mean and standard deviation of every layer's function: (mean_1, std_1, mean_2, std_2, ...)."""
     marginals = layer_marginals(model, key, X, num_samples=num_samples)
     return tuple(moment for m in marginals for moment in (m.mean(), m.std()))
 
 
-@eqx.filter_jit
+@quickly_compiled
 def bound(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
     """The evidence lower bound of all rows, averaged over single draws to keep memory small."""
     one = jax.lax.map(lambda k: elbo(model, k, X, y, num_data=len(X)), jax.random.split(key, num_samples))
     return one.mean()
 
 
-@eqx.filter_jit
+@quickly_compiled
 def observations(model: DeepGP, key: PRNGKeyArray, num_draws: int, X):
     """Draws of y, of shape (draws, N, P): each one function through all layers, plus noise."""
 

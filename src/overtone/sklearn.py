@@ -1,10 +1,10 @@
 """The scikit-learn estimator: arrays or frames in, predictions in the user's units out."""
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +12,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from overtone import diagnostics, predictions
-from overtone.cache import keep_compiled_programs
+from overtone import diagnostics, io, predictions
+from overtone.build import skeleton
+from overtone.compiling import keep_compiled_programs, quickly_compiled
 from overtone.config import PARAMETERS, Config
+from overtone.fit import History
 from overtone.scaling import Affine, standardise, unit_interval
-from overtone.train import resolved, train
+from overtone.train import Run, resolved, train
 
 DIAGNOSED = 10_000  # rows, at most
 PRECISIONS = (np.float64, np.float32)  # inputs are taken as they are; anything else becomes the first
@@ -35,11 +37,15 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
     ((200,), (200,))
 
     The parameters are those of `overtone.config.Config`, which explains each; `verbose=True` shows a
-    progress bar. Inputs and targets are scaled inside; results come back in the user's units.
+    progress bar. Inputs and targets are scaled inside; results come back in the user's units. A pandas or polars frame
+    may have columns of dates and of a few words, which become numbers as `overtone.encoding` says.
 
     Attributes: `model_` (the fitted `overtone.model.DeepGP`), `history_` (the loss at each step),
     `config_`, `n_features_in_`, `feature_names_in_`, and the scalings `x_scaling_` and `y_scaling_`.
     """
+
+    n_features_in_: int
+    encoder_: Any
 
     def __init__(
         self,
@@ -91,13 +97,19 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X, y) -> Self:
-        """Fit to inputs X (N, D) and targets y, (N,) or (N, P)."""
+    def fit(self, X, y, *, checkpoint: str | os.PathLike | None = None, stop: Callable[[], bool] | None = None) -> Self:
+        """Fit to inputs X (N, D) and targets y, (N,) or (N, P).
+
+        checkpoint: a folder to which training writes what it knows, every few seconds; a fit with the same settings and
+            data that was killed goes on from there, to the same result. stop: training ends once this returns True.
+        """
         config = Config(**{name: getattr(self, name) for name in PARAMETERS if name != "random_state"})
         config.validate()
-        _refuse_text(X)
+        frame = _mixed_frame(X)
+        self.target_ = None if getattr(y, "name", None) is None else str(y.name)
+        self.encoder_ = None if frame is None else _encoding().Encoder.fit(frame)
         X, y = validate_data(
-            self, X, y, multi_output=True, y_numeric=True, dtype=list(PRECISIONS), ensure_min_samples=2
+            self, self._columns(X), y, multi_output=True, y_numeric=True, dtype=list(PRECISIONS), ensure_min_samples=2
         )
         X, y = np.asarray(X), np.asarray(y, np.float64)
         self.single_output_ = y.ndim == 1
@@ -108,7 +120,8 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         X, Y = self.x_scaling_.columns(X, config.dtype), self.y_scaling_.columns(Y, config.dtype)
         self.config_ = resolved(replace(config, random_state=_seed(self.random_state)), X, Y)
         with jax.enable_x64(True):
-            self.model_, self.history_ = train(self.config_, X, Y, progress=self.verbose)
+            run = Run(self.verbose, stop or (lambda: False), checkpoint)
+            self.model_, self.history_ = train(self.config_, X, Y, run)
         return self
 
     def predict(self, X, return_std: bool = False):
@@ -133,6 +146,23 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         """log p(y | x) of each row in the user's units, summed over outputs: shape (N,)."""
         (values,) = self._over_rows(predictions.log_density, X, self._targets(X, y))
         return np.sum(values - np.log(self.y_scaling_.scale), axis=1)
+
+    def evaluate(self, X, y) -> dict[str, float]:
+        """How good are the predictions of y? In the user's units, over all rows and outputs.
+
+        `rmse`; `standardised_rmse`, in standard deviations of the training targets; the mean `log_density` of a row;
+        the mean `crps`; and shares `coverage_50`, `_80`, `_95` of values inside the central intervals of each level.
+        """
+        Y, scale = self._targets(X, y), self.y_scaling_.scale
+        mean, density, below, crps = self._over_rows(predictions.scores, X, Y)
+        return {
+            "rows": len(Y),
+            "rmse": float(np.sqrt(np.mean(((mean - Y) * scale) ** 2))),
+            "standardised_rmse": float(np.sqrt(np.mean((mean - Y) ** 2))),
+            "log_density": float(np.mean(np.sum(density - np.log(scale), axis=1))),
+            "crps": float(np.mean(crps * scale)),
+            **{f"coverage_{level}": float(np.mean(np.abs(below - 0.5) < level / 200)) for level in (50, 80, 95)},
+        }
 
     def elbo(self, X, y, n_samples: int = 64) -> float:
         """The evidence lower bound of all rows in the user's units, by fresh draws of the hidden layers."""
@@ -170,7 +200,7 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         Z = self._inputs(X)[:DIAGNOSED]
         with jax.enable_x64(True):
             key = jax.random.key(self.config_.random_state)
-            return [float(share) for share in eqx.filter_jit(compute)(self.model_, key, jnp.asarray(Z))]
+            return [float(share) for share in quickly_compiled(compute)(self.model_, key, jnp.asarray(Z))]
 
     def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
         Z = self._inputs(X)
@@ -180,19 +210,65 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         return tuple(np.asarray(part, np.float64) for part in parts)
 
     def _inputs(self, X) -> np.ndarray:
-        self._fitted()
-        _refuse_text(X)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self._fitted(), self._columns(X), dtype=np.float64, reset=False)
         return np.clip(self.x_scaling_(X), -FAR, FAR).astype(self.config_.dtype)
 
     def _targets(self, X, y) -> np.ndarray:
-        self._fitted()
-        _, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, reset=False)
+        _, y = validate_data(
+            self._fitted(), self._columns(X), y, multi_output=True, y_numeric=True, dtype=np.float64, reset=False
+        )
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         num_outputs = len(self.y_scaling_.shift)
         if Y.shape[1] != num_outputs:
             raise ValueError(f"y has {Y.shape[1]} outputs, but the model was fitted to {num_outputs}.")
         return self.y_scaling_(Y).astype(self.config_.dtype)
+
+    def _columns(self, X) -> Any:
+        """The inputs as numbers, where X is a frame whose columns are something else."""
+        if self.encoder_ is None or not hasattr(X, "columns"):
+            return X
+        return self.encoder_.encode(_encoding().as_frame(X))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted estimator to one safetensors file, which `load` reads again."""
+        self._fitted()
+        arrays = io.leaves(self.model_, "model")
+        for name in ("x_scaling_", "y_scaling_"):
+            scaling = getattr(self, name)
+            arrays |= {f"{name}.shift": scaling.shift, f"{name}.scale": scaling.scale}
+        config = replace(self.config_, n_layers=len(self.model_.layers))
+        about = {
+            "estimator": type(self).__name__,
+            "parameters": {**self.get_params(), "random_state": config.random_state},
+            "config": asdict(config),
+            "history": {**asdict(self.history_), "loss": None},
+            "single_output": self.single_output_,
+            "inputs": [str(name) for name in getattr(self, "feature_names_in_", ())],
+            "target": self.target_,
+            "encoder": self.encoder_ and self.encoder_.to_json(),
+        }
+        io.write(path, "model", {**arrays, "history_.loss": self.history_.loss}, about)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Self:
+        """The estimator that `save` wrote; its predictions are the same to the last bit."""
+        arrays, about = io.read(path, "model")
+        model = cls(**_tuples(about["parameters"]))
+        model.x_scaling_, model.y_scaling_ = (
+            Affine(arrays[f"{name}.shift"], arrays[f"{name}.scale"]) for name in ("x_scaling_", "y_scaling_")
+        )
+        config = Config(**_tuples(about["config"]))
+        model.config_, model.single_output_ = config, about["single_output"]
+        model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"]})
+        model.n_features_in_ = len(model.x_scaling_.shift)
+        if about["inputs"]:
+            vars(model)["feature_names_in_"] = np.array(about["inputs"], object)
+        model.target_ = about["target"]
+        model.encoder_ = about["encoder"] and _encoding().Encoder.from_json(about["encoder"])
+        with jax.enable_x64(True):
+            empty = skeleton(config, model.n_features_in_, len(model.y_scaling_.shift))
+            model.model_ = io.restored(empty, arrays, "model")
+        return model
 
     def _fitted(self) -> Self:
         check_is_fitted(self, "model_")
@@ -216,16 +292,23 @@ def _scaling(name: str, make: Callable[[np.ndarray], Affine], values: np.ndarray
     return scaling
 
 
-def _refuse_text(X) -> None:
-    """Name the columns of a frame that are not numbers."""
-    if not (hasattr(X, "columns") and hasattr(X, "__getitem__")):
-        return
-    bad = [str(name) for name in X.columns if not _is_numeric(X[name])]
-    if bad:
-        raise ValueError(
-            f"All columns of X must be numeric; got text, dates or other objects in {', '.join(map(repr, bad))}. "
-            f"Encode them as numbers or drop them."
-        )
+def _encoding():
+    """Imported where a frame needs it: arrays need no polars."""
+    from overtone import encoding
+
+    return encoding
+
+
+def _mixed_frame(X):
+    """X as a polars frame if it is one, of any library, with columns that are not numbers."""
+    if not (hasattr(X, "columns") and hasattr(X, "__getitem__")) or all(_is_numeric(X[name]) for name in X.columns):
+        return None
+    return _encoding().as_frame(X)
+
+
+def _tuples(settings: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists where Python had tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
 
 
 def _is_numeric(column) -> bool:

@@ -1,13 +1,14 @@
 """Config and data -> a fitted model: which loss, for how long, and what is kept."""
 
+import os
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import lru_cache, reduce
 from itertools import product
 from time import perf_counter
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +16,11 @@ import optax
 from jax.tree_util import Partial
 from jaxtyping import PRNGKeyArray
 
+from overtone import __version__
 from overtone.build import build, deepened, hidden_width, num_directions, num_features, series_start
+from overtone.checkpoints import FileCheckpoint, digest
 from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
+from overtone.compiling import quickly_compiled
 from overtone.config import Config
 from overtone.data import Batches
 from overtone.fit import History, fit
@@ -37,14 +41,22 @@ SHALLOW_SHARE = 0.25  # of time and steps, to find out what one layer can do
 FAR_MORE, MOST_BLOCKS = 8, 200
 DEEP_FREQUENCIES = 100  # a series with more cycles needs them more than depth, and has little time for both
 AUTO_FEATURES, FEWEST_FREQUENCIES, USUAL_POINTS = 1000, 4, 100
-GROWTHS, SERIES_KERNELS, WORTH = (1, 1.4, 2), ("matern32", "matern52"), 0.1  # nats per row, for the next to be chosen
+GROWTHS, SERIES_KERNELS, WORTH = (1, 1.4), ("matern32", "matern52"), 0.1  # nats per row, for the next to be chosen
 
 
 class TooFewFrequenciesWarning(UserWarning):
     """The model cannot follow the waves of its target."""
 
 
-def train(config: Config, X: np.ndarray, y: np.ndarray, *, progress: bool = False) -> tuple[DeepGP, History]:
+class Run(NamedTuple):
+    """How training is watched: with a progress bar, until somebody stops it, and with checkpoints in a folder."""
+
+    progress: bool = False
+    stop: Callable[[], bool] = lambda: False
+    checkpoint: str | os.PathLike | None = None
+
+
+def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tuple[DeepGP, History]:  # noqa: B008
     """Build the model of a resolved config and fit it to X (N, D) and standardised y (N, P).
 
     Call it under `jax.enable_x64(True)`: arrays keep the config's precision, and the closed-form output
@@ -61,13 +73,15 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, *, progress: bool = Fals
         return {"steps": max(1, round(share * steps)), "seconds": time and time - (perf_counter() - began)}
 
     if not config.chooses_depth:
-        stage = _stage(config, build(config, X, y), data, progress, **limits(1.0, 1.0))
+        stage = _stage(config, build(config, X, y), data, run, **limits(1.0, 1.0))
     else:
         shallow, share = replace(config, method="vff", n_layers=1), SHALLOW_SHARE
-        first = _stage(shallow, build(shallow, X, y), data, progress, **limits(share, share))
-        deep = deepened(build(config, X, y), first.model)
-        second = _stage(config, deep, data, progress, **limits(1.0, 1 - share))
-        stage = max(first, second, key=lambda stage: _score(config, stage, data))
+        first = _stage(shallow, build(shallow, X, y), data, run, **limits(share, share))
+        stage, left = first, limits(1.0, 1 - share)
+        if not config.max_time or left["seconds"] > share * config.max_time:  # otherwise compiling took it all
+            deep = deepened(build(config, X, y), first.model)
+            second = _stage(config, deep, data, run, **left)
+            stage = max(first, second, key=lambda stage: _score(config, stage, data))
     model = _finished(config, stage.model, stage.key, X, y)
     return model, replace(stage.history, seconds=perf_counter() - began)
 
@@ -85,7 +99,7 @@ class Stage(NamedTuple):
     history: History
 
 
-def _stage(config: Config, model: DeepGP, data: Data, progress: bool, *, steps: int, seconds: float | None) -> Stage:
+def _stage(config: Config, model: DeepGP, data: Data, run: Run, *, steps: int, seconds: float | None) -> Stage:
     """Train a model for as many steps or seconds."""
     output, memory = config.output, None
     X, y = data.X[data.rows], data.y[data.rows]
@@ -97,7 +111,10 @@ def _stage(config: Config, model: DeepGP, data: Data, progress: bool, *, steps: 
         memory = OutputMemory.start(model)
     else:
         loss = Partial(negative_elbo, num_data=num_data, num_samples=config.n_samples)
-    key = jax.random.key(config.random_state)
+    key, checkpoint = jax.random.key(config.random_state), None
+    if run.checkpoint is not None:
+        identity = {**asdict(config), "steps": steps, "data": digest(data.X, data.y), "version": __version__}
+        checkpoint = FileCheckpoint(run.checkpoint, f"{config.num_layers}-layers", identity)
 
     def score(model: DeepGP, memory: OutputMemory | None):
         sums = _all_sums(model, key, X, y) if output == "collapsed" else None
@@ -114,10 +131,12 @@ def _stage(config: Config, model: DeepGP, data: Data, progress: bool, *, steps: 
         score=score if len(data.held_out) else None,
         memory=memory,
         describe=_describe,
-        progress=progress,
+        progress=run.progress,
+        stop=run.stop,
+        checkpoint=checkpoint,
     )
     if memory is not None:
-        model = eqx.filter_jit(with_optimal_output)(model, memory.gram, memory.projected)
+        model = _with_output(model, memory.gram, memory.projected)
     return Stage(model, key, history)
 
 
@@ -182,7 +201,7 @@ def _finished(config: Config, model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y
     """The model with the output layer's q(v) in closed form from these rows, unless it was trained."""
     if config.output == "adam":
         return model
-    return eqx.filter_jit(with_optimal_output)(model, *_all_sums(model, key, X, y))
+    return _with_output(model, *_all_sums(model, key, X, y))
 
 
 def _hold_out(config: Config, num: int) -> tuple[np.ndarray, np.ndarray]:
@@ -193,7 +212,10 @@ def _hold_out(config: Config, num: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(order[held_out:]), np.sort(order[:held_out])
 
 
-@eqx.filter_jit
+_with_output = quickly_compiled(with_optimal_output)
+
+
+@quickly_compiled
 def held_out_density(model: DeepGP, memory: OutputMemory | None, sums: tuple | None, key, X, y):
     """Mean log predictive density of rows that training has not seen."""
     sums = sums if memory is None else (memory.gram, memory.projected)
@@ -229,7 +251,7 @@ def _all_sums(model: DeepGP, key, X: np.ndarray, y: np.ndarray) -> tuple:
     return reduce(lambda a, b: jax.tree.map(np.add, a, b), map(sums, range(0, len(X), rows)))
 
 
-@eqx.filter_jit
+@quickly_compiled
 def _output_sums(model: DeepGP, key, rows: tuple, weights, num_samples: int):
     X, y = rows
     if isinstance(model.likelihood, FlexibleNoise):

@@ -1,0 +1,179 @@
+"""The command line in real processes, with real files and real signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import perf_counter, sleep
+
+import numpy as np
+import polars as pl
+import pytest
+
+from overtone.cli import main
+from overtone.sklearn import DeepGPRegressor
+
+RNG = np.random.default_rng(0)
+OVERTONE = [sys.executable, "-m", "overtone.cli"]
+QUICK = ["--method", "vff", "--frequencies", "4", "--quiet"]
+KILLS = 6
+
+
+def table(rows: int) -> pl.DataFrame:
+    x = RNG.uniform(0, 10, rows)
+    town = RNG.choice(["here", "there"], rows)
+    return pl.DataFrame({"x": x, "town": town, "y": np.sin(x) + (town == "here") + 0.1 * RNG.standard_normal(rows)})
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OVERTONE_CACHE": str(Path(__file__).parent.parent / ".cache" / "jax")}
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
+    command = [*OVERTONE, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table and a model of it."""
+    folder = tmp_path_factory.mktemp("cli")
+    table(300).write_csv(folder / "train.csv")
+    table(50).write_parquet(folder / "new.parquet")
+    done = run("fit", "train.csv", "--target", "y", "--steps", "100", *QUICK, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "log density" in done.stdout
+    assert "Written: model.safetensors" in done.stdout
+    return folder
+
+
+def test_help_is_quick_and_explains_every_setting():
+    start = perf_counter()
+    helped = subprocess.run([*OVERTONE, "fit", "--help"], capture_output=True, text=True, check=True)
+    assert perf_counter() - start < 3  # about a twelfth of it on an idle machine
+    for flag in ("--target", "--frequencies", "--layers", "--budget", "--checkpoint", "--missing"):
+        assert flag in helped.stdout
+    code = "import sys, overtone.cli; print([m for m in ('jax', 'numpy', 'polars', 'sklearn') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_predictions_go_beside_the_columns_and_do_not_depend_on_their_order(folder):
+    done = run("predict", "model.safetensors", "new.parquet", "--out", "p.csv", "--quantiles", "0.1,0.5", folder=folder)
+    assert done.returncode == 0, done.stderr
+    found, new = pl.read_csv(folder / "p.csv"), pl.read_parquet(folder / "new.parquet")
+    assert found.columns == ["x", "town", "y", "mean", "std", "lower", "upper", "quantile_0.1", "quantile_0.5"]
+    assert np.all(found["lower"].to_numpy() < found["mean"].to_numpy())
+    model = DeepGPRegressor.load(folder / "model.safetensors")
+    np.testing.assert_array_equal(found["mean"], model.predict(new))  # from Python, the same to the last bit
+    np.testing.assert_array_equal(found["mean"], model.predict(new[["town", "y", "x"]].to_pandas()))
+    out = folder / "p.parquet"
+    done = run("predict", "model.safetensors", "new.parquet", "--out", str(out), "--samples", "2", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert pl.read_parquet(out).columns[-2:] == ["sample_1", "sample_2"]
+
+
+def test_evaluate_and_info(folder):
+    done = run("evaluate", "model.safetensors", "new.parquet", "--json", folder=folder)
+    found = json.loads(done.stdout)
+    assert found["rows"] == 50
+    assert found["standardised_rmse"] < 0.5
+    assert {"rmse", "log_density", "crps", "coverage_50", "coverage_80", "coverage_95"} < set(found)
+    about = run("info", "model.safetensors", folder=folder).stdout
+    assert "target: y" in about
+    assert "town=here" in about
+
+
+BAD = {
+    "no target": (["fit", "train.csv", "--target", "z"], "no column 'z', but 'x', 'town', 'y'"),
+    "text target": (["fit", "train.csv", "--target", "town"], "the target 'town' is a category"),
+    "no file": (["fit", "nowhere.csv", "--target", "y"], "nowhere.csv: there is no such file"),
+    "no folder": (["fit", "train.csv", "--target", "y", "--out", "no/where"], "no such folder"),
+    "method": (["fit", "train.csv", "--target", "y", "--method", "gp"], "method must be one of"),
+    "layers": (["fit", "train.csv", "--target", "y", "--layers", "two"], "n_layers must be a whole number"),
+    "resume": (["fit", "train.csv", "--target", "y", "--resume"], "--resume needs --checkpoint"),
+    "one row": (["fit", "one.csv", "--target", "y"], "1 complete rows; a fit needs at least 2"),
+    "ragged": (["fit", "ragged.csv", "--target", "y"], "ragged.csv, line 3: 1 values"),
+    "infinite": (["fit", "infinite.csv", "--target", "y"], "column 'x' has an infinite value in row 2"),
+    "gaps": (["fit", "gaps.csv", "--target", "y"], "missing values in 'x' (1)"),
+    "no model": (["predict", "train.csv", "train.csv", "--out", "p.csv"], "no safetensors file"),
+    "no columns": (["predict", "model.safetensors", "gaps.csv", "--out", "q.csv"], "does not have: 'town'"),
+    "out": (["predict", "model.safetensors", "train.csv", "--out", "p.txt"], "must end in .csv or .parquet"),
+    "levels": (["predict", "model.safetensors", "train.csv", "--out", "q.csv", "--quantiles", "2"], "between 0 and 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence_and_exit_code_2(name, folder, monkeypatch, capsys):
+    for file, text in (("one", "x,y\n1,2\n"), ("ragged", "x,y\n1,2\n3\n"), ("infinite", "x,y\n1,2\ninf,3\n1,1\n")):
+        (folder / f"{file}.csv").write_text(text)
+    (folder / "gaps.csv").write_text("x,y\n1,2\n,3\n1,1\n")
+    monkeypatch.chdir(folder)
+    before = {path.name for path in folder.iterdir()}
+    arguments, message = BAD[name]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert {path.name for path in folder.iterdir()} == before
+
+
+def test_a_wide_table_works(folder):
+    values = RNG.standard_normal((30, 10_000))
+    pl.DataFrame(values, schema=[f"c{i}" for i in range(10_000)]).write_csv(folder / "wide.csv")
+    chosen = ["--target", "c0", "--inputs", "c1,c2,c3", "--out", "wide.safetensors"]
+    done = run("fit", "wide.csv", *chosen, "--steps", "5", *QUICK, folder=folder)
+    assert done.returncode == 0, done.stderr
+
+
+def start(folder: Path, out: str, *more: str) -> subprocess.Popen:
+    command = [*OVERTONE, "fit", "train.csv", "--target", "y", "--out", out, "--inputs", "x", "--frequencies", "8"]
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*command, *more], cwd=folder, env=environment(), stdout=pipe, stderr=pipe, text=True)
+
+
+def test_training_that_is_killed_again_and_again_ends_with_the_same_model(folder, monkeypatch):
+    """Two stages (one layer, then two), killed by a real signal at random times, and resumed."""
+    monkeypatch.setenv("OVERTONE_CHECKPOINT_SECONDS", "0")
+    steps = ("--steps", "1500")
+    whole = start(folder, "whole.safetensors", *steps)
+    killed, kept = 0, ("--checkpoint", "kept", "--resume")
+    _, errors = whole.communicate()
+    assert whole.returncode == 0, errors
+    while killed < KILLS:
+        process = start(folder, "killed.safetensors", *steps, *kept)
+        deadline = perf_counter() + RNG.uniform(4, 12)
+        while perf_counter() < deadline and process.poll() is None:
+            sleep(0.05)
+        ended = process.poll() is not None
+        process.kill()  # SIGKILL, which it cannot hear
+        process.communicate()
+        if ended:
+            break
+        killed += 1
+    last = start(folder, "killed.safetensors", *steps, *kept)
+    _, errors = last.communicate()
+    assert last.returncode == 0, errors
+    assert killed >= 1
+    one, other = (DeepGPRegressor.load(folder / f"{name}.safetensors") for name in ("whole", "killed"))
+    np.testing.assert_array_equal(one.history_.loss, other.history_.loss)
+    grid = np.linspace(0, 10, 50)[:, None]
+    np.testing.assert_array_equal(one.predict(grid, return_std=True), other.predict(grid, return_std=True))
+    refused = start(folder, "killed.safetensors", "--steps", "1600", *kept)
+    _, errors = refused.communicate()
+    assert refused.returncode == 2
+    assert "max_steps was 1500, is 1600" in errors
+
+
+def test_ctrl_c_saves_the_best_model(folder):
+    process = start(folder, "stopped.safetensors", "--layers", "2", "--steps", "1000000")
+    while "step/s" not in (line := process.stderr.read(200)) and process.poll() is None:
+        assert line is not None
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert "will be saved" in errors
+    assert "Training was stopped at step" in errors
+    assert "Written: stopped.safetensors" in output
+    assert DeepGPRegressor.load(folder / "stopped.safetensors").predict([[1.0]]).shape == (1,)
