@@ -33,6 +33,7 @@ ORDER = [
     {"train"},
     {"sklearn"},
     {"plots"},
+    {"report"},
     {"demo"},
     {"cli"},
 ]

@@ -140,6 +140,29 @@ def predict(chosen: argparse.Namespace) -> None:
 
 
 def evaluate(chosen: argparse.Namespace) -> None:
+    model, _, X, y = _model_and_rows(chosen)
+    found = model.evaluate(X, y)
+    if chosen.json:
+        print(json.dumps(found))
+    else:
+        _print_table(found)
+
+
+def report(chosen: argparse.Namespace) -> None:
+    if not Path(chosen.out).absolute().parent.is_dir():
+        raise ValueError(f"{chosen.out}: there is no such folder to write to.")
+    model, encoder, X, y = _model_and_rows(chosen)
+    from overtone.io import replace_file
+    from overtone.report import report as make
+
+    times = [encoder.inputs.index(column.inputs[0]) for column in encoder.columns if column.kind == "time"]
+    page = make(model, X, y, names=encoder.inputs, target=str(model.target_), time=times[0] if times else None)
+    replace_file(chosen.out, page.encode())
+    print(f"Written: {chosen.out}")
+
+
+def _model_and_rows(chosen: argparse.Namespace):
+    """A model, what it makes of tables, and the complete rows of one that has the target too."""
     import numpy as np
 
     from overtone.encoding import target_of
@@ -147,22 +170,19 @@ def evaluate(chosen: argparse.Namespace) -> None:
     from overtone.tables import TableError, read_table
 
     model, frame = DeepGPRegressor.load(chosen.model), read_table(chosen.table)
+    encoder = _encoder(model, chosen.model)
     if (name := model.target_) is None:
         raise ValueError(f"{chosen.model}: this model does not know the name of its target; use it from Python.")
     if name not in frame.columns:
         raise TableError(f"{chosen.table}: there is no column {name!r}, which the model predicts.")
     try:
-        X, y = _encoder(model, chosen.model).encode(frame), target_of(frame[name])
+        X, y = encoder.encode(frame), target_of(frame[name])
     except TableError as error:
         raise TableError(f"{chosen.table}: {error}") from None
     kept = ~np.isnan(X).any(axis=1) & ~np.isnan(y)
     if not kept.any():
         raise TableError(f"{chosen.table}: there is no complete row.")
-    found = model.evaluate(X[kept], y[kept])
-    if chosen.json:
-        print(json.dumps(found))
-    else:
-        _print_table(found)
+    return model, encoder, X[kept], y[kept]
 
 
 def info(chosen: argparse.Namespace) -> None:
@@ -348,6 +368,11 @@ def _parser() -> argparse.ArgumentParser:
     of_evaluate.add_argument("model", help="a file that `overtone fit` wrote")
     of_evaluate.add_argument("table", help=table_help)
     of_evaluate.add_argument("--json", action="store_true", help="print JSON")
+
+    of_report = command(report, "One page about a model and a table that has the target, to read in a browser.")
+    of_report.add_argument("model", help="a file that `overtone fit` wrote")
+    of_report.add_argument("table", help=table_help)
+    of_report.add_argument("--out", default="report.html", help="the page to write (default: %(default)s)")
 
     of_info = command(info, "What a model file holds.")
     of_info.add_argument("model")

@@ -147,6 +147,14 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         (values,) = self._over_rows(predictions.log_density, X, self._targets(X, y))
         return np.sum(values - np.log(self.y_scaling_.scale), axis=1)
 
+    def inputs(self, X) -> np.ndarray:
+        """The numbers (N, D) that the model sees for the rows of X, in the user's units."""
+        return np.asarray(validate_data(self._fitted(), self._columns(X), dtype=np.float64, reset=False))
+
+    def predictive_cdf(self, X, y) -> np.ndarray:
+        """P(Y < y) of each row, (N,) or (N, P): uniform between 0 and 1 where predictions are honest."""
+        return self._shape(self._over_rows(predictions.scores, X, self._targets(X, y))[2])
+
     def evaluate(self, X, y) -> dict[str, float]:
         """How good are the predictions of y? In the user's units, over all rows and outputs.
 
@@ -210,8 +218,7 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         return tuple(np.asarray(part, np.float64) for part in parts)
 
     def _inputs(self, X) -> np.ndarray:
-        X = validate_data(self._fitted(), self._columns(X), dtype=np.float64, reset=False)
-        return np.clip(self.x_scaling_(X), -FAR, FAR).astype(self.config_.dtype)
+        return np.clip(self.x_scaling_(self.inputs(X)), -FAR, FAR).astype(self.config_.dtype)
 
     def _targets(self, X, y) -> np.ndarray:
         _, y = validate_data(

@@ -1,0 +1,81 @@
+"""The report: what it says, and what a real browser makes of it."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from overtone.report import report, warnings_of
+from overtone.sklearn import DeepGPRegressor
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(0, 10, size=(200, 2))
+Y = np.sin(X[:, 0]) + 0.1 * RNG.standard_normal(200)
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+# What the page looks like, written into it by the page itself.
+MEASURE = """<script>
+const errors = []; addEventListener('error', e => errors.push(String(e.message)));
+const size = s => { const box = s.getBoundingClientRect(); return [box.width, box.height] };
+addEventListener('load', () => { document.body.dataset.found = JSON.stringify({errors,
+  figures: [...document.querySelectorAll('figure svg')].map(size),
+  drawn: [...document.querySelectorAll('figure svg')].map(s => s.querySelectorAll('path, use').length),
+  wide: document.documentElement.scrollWidth - innerWidth}) });
+</script></head>"""
+
+
+@pytest.fixture(scope="module")
+def model():
+    return DeepGPRegressor("vff", n_inducing=6, max_steps=200).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def page(model):
+    return report(model, X, Y, names=["time of day", "<noise> & nothing"], target='the "target"')
+
+
+def test_it_is_one_page_that_needs_nothing_else(page):
+    assert page.startswith("<!doctype html>")
+    assert not re.search(r'(src|href)="(?!#|data:)', page)
+    assert "<script" not in page
+    assert "<noise>" not in page
+    assert html.escape("<noise> & nothing") in page
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert len(page) < 2_000_000
+
+
+def test_it_shows_the_metrics_and_the_most_relevant_input_first(model, page):
+    assert f"{model.evaluate(X, Y)['rmse']:.6g}" in page
+    assert page.index("time of day: moves the prediction") < page.index("nothing: moves the prediction")
+
+
+def test_it_warns_in_plain_words(model):
+    found = model.evaluate(X, Y)
+    assert warnings_of(model, X, found, [0.0]) == []
+    assert "take those as guesses" in " ".join(warnings_of(model, X + 20, found, [0.0]))
+    assert "too sure" in " ".join(warnings_of(model, X, {**found, "coverage_95": 0.6}, [0.0]))
+    assert "more frequencies" in " ".join(warnings_of(model, X, found, [0.0, 0.4]))
+    assert "only 3 rows" in " ".join(warnings_of(model, X, {**found, "rows": 3}, [0.0]))
+    assert "hardly better" in " ".join(warnings_of(model, X, {**found, "standardised_rmse": 1.0}, [0.0]))
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium: the report is not looked at in a browser")
+@pytest.mark.parametrize("size", ["1200,900", "500,900"])  # a desk, and the narrowest window that chromium makes
+def test_a_browser_shows_all_figures_without_errors(page, size, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(page.replace("</head>", MEASURE), encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    flags += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path / 'profile'}"]
+    command = [BROWSER, *flags, "--enable-logging=stderr", f"--window-size={size}", "--dump-dom", path.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "CONSOLE" not in shown.stderr
+    found = json.loads(html.unescape(re.search(r'data-found="([^"]+)"', shown.stdout)[1]))
+    assert found["errors"] == []
+    assert len(found["figures"]) == page.count("<svg")
+    assert all(width > 200 and height > 100 for width, height in found["figures"])
+    assert all(num > 5 for num in found["drawn"])
+    assert found["wide"] <= 0  # nothing sticks out
