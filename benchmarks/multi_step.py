@@ -6,17 +6,15 @@ all of `fit`, with compiled programs in the cache.
     python -m benchmarks.multi_step [seconds]
 """
 
-import json
 import sys
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
+from benchmarks.lines import resumed
 from overtone.demo import HEIGHTS, NOISE, multi_step
 from overtone.sklearn import DeepGPRegressor
 
-RESULTS = Path(__file__).parent / "results" / "multi_step.jsonl"
 SEEDS, ROWS = 10, 400
 
 
@@ -37,13 +35,7 @@ def _log_normal(miss: np.ndarray, std: float) -> float:
 
 
 def main(seconds: float) -> None:
-    done = len(RESULTS.read_text().splitlines()) if RESULTS.exists() else 0
-    for seed in range(done, SEEDS):
-        result = one(seed, seconds)
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        print(result, flush=True)
-    shares = [json.loads(line)["share"] for line in RESULTS.read_text().splitlines()]
+    shares = [line["share"] for line in resumed("multi_step", SEEDS, lambda seed: one(seed, seconds))]
     print(f"{sum(share >= 0.9 for share in shares)} of {len(shares)} seeds come 90 % of the way; {np.round(shares, 2)}")
 
 

@@ -5,18 +5,16 @@ One JSON line for each table in results/random_tables.jsonl; a run that was stop
     python -m benchmarks.random_tables [tables]
 """
 
-import json
 import sys
 import traceback
-from pathlib import Path
 from time import perf_counter
 
 import jax
 import numpy as np
 
+from benchmarks.lines import resumed
 from overtone.sklearn import DeepGPRegressor
 
-RESULTS = Path(__file__).parent / "results" / "random_tables.jsonl"
 STEPS = 30
 
 
@@ -69,13 +67,7 @@ def check(seed: int) -> dict:
 
 
 def main(num: int) -> None:
-    done = len(RESULTS.read_text().splitlines()) if RESULTS.exists() else 0
-    for seed in range(done, num):
-        result = check(seed)
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(result) + "\n")
-        print(result, flush=True)
-    outcomes = [json.loads(line)["outcome"] for line in RESULTS.read_text().splitlines()]
+    outcomes = [line["outcome"] for line in resumed("random_tables", num, check)]
     print(f"{outcomes.count('finite')} of {len(outcomes)} fits are finite throughout.")
 
 

@@ -16,7 +16,7 @@ from overtone.config import Config
 from overtone.features import FourierFeatures, InducingPoints, PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
 from overtone.layers import GPLayer
-from overtone.likelihoods import FlexibleNoise, Gaussian
+from overtone.likelihoods import NOISE_FLOOR, FlexibleNoise, Gaussian
 from overtone.means import Linear, Zero, linear_weight
 from overtone.model import DeepGP
 from overtone.params import Fixed, Positive
@@ -38,7 +38,7 @@ FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; h
 LENGTHSCALE, WAVES = 0.2, 4.0  # in units of the data's range, and of the shortest wave that the features carry
 KMEANS_ROWS, START_ROWS = 20_000, 100_000  # at most, to find out where layers start
 RANK = 8  # of the correlated part of a low-rank covariance
-NOISE, NOISE_FLOOR = 0.1, 1e-6  # of the likelihood, for a target of variance 1
+NOISE = 0.1  # variance, for a target of variance 1
 
 
 def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:

@@ -83,7 +83,7 @@ def fit(chosen: argparse.Namespace) -> None:
     X, y = X[kept], y[kept]
     if len(y) < 2:
         raise TableError(f"{chosen.table}: {len(y)} complete rows; a fit needs at least 2.")
-    log.info("%d rows, target %s, inputs: %s", len(y), chosen.target, ", ".join(encoder.inputs))
+    log.info("%d rows, target %s, inputs: %s", len(y), chosen.target, some(encoder.inputs, 20))
     order = np.random.default_rng(chosen.random_state).permutation(len(y))
     held_out, rows = np.split(order, [round(chosen.validate * len(y)) if len(y) >= 20 else 0])
 

@@ -140,7 +140,7 @@ class MixtureNoise(AbstractLikelihood):
 
 START_SCALES = np.array([0.3, 0.6, 1.0, 2.0, 4.0])  # of the components' deviations
 PRIOR_SCALES = np.array([1.0, 0.5, 1.0])  # of log weights, means in units of the target, log variances
-NOISE_FLOOR = 1e-6
+NOISE_FLOOR = 1e-6  # variance, for a target of variance 1
 
 
 class FlexibleNoise(eqx.Module):
