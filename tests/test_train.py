@@ -108,6 +108,14 @@ def test_flexible_noise_finds_two_branches_where_one_gaussian_cannot():
     assert density["flexible"] > density["gaussian"] + 0.5
 
 
+def test_so_many_rows_are_not_gone_through_again(monkeypatch):
+    """A time limit must hold for millions of rows too: there, q(v) is the one that natural gradients followed."""
+    monkeypatch.setattr("overtone.train.MOST_FINISH_ROWS", 2000)
+    monkeypatch.setattr("overtone.train._all_sums", None)
+    model = DeepGPRegressor("vff", output="natural", max_steps=200, n_inducing=4).fit(TABLE, TABLE[:, 0] ** 2)
+    assert model.score(TABLE, TABLE[:, 0] ** 2) > 0.95
+
+
 def test_a_time_limit_includes_the_whole_fit_and_config_says_what_was_chosen():
     y = WAVES[:, 0] + 0.1 * RNG.standard_normal(600)
     model = DeepGPRegressor(max_time=20).fit(SERIES, y)

@@ -32,6 +32,7 @@ from overtone.predictions import bound
 from overtone.spectrum import frequencies
 
 OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the output layer; rows at a time
+MOST_FINISH_ROWS = 200_000  # to go through once more after training; with more, the average over batches is as good
 MOST_FEATURES, SERIES_ROWS = 3000, 4096  # whose joint covariance is affordable; of a series to take as one batch
 UNLIMITED, USUAL_STEPS = 10**6, 5000
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 200, 2000  # of the rows; fewer say too little
@@ -198,8 +199,8 @@ def _num_inducing(config: Config, X: np.ndarray, y: np.ndarray) -> int:
 
 
 def _finished(config: Config, model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) -> DeepGP:
-    """The model with the output layer's q(v) in closed form from these rows, unless it was trained."""
-    if config.output == "adam":
+    """The model with the output layer's q(v) in closed form from these rows, unless it was trained or they are many."""
+    if config.output == "adam" or (config.output == "natural" and len(X) > MOST_FINISH_ROWS):
         return model
     return _with_output(model, *_all_sums(model, key, X, y))
 
