@@ -17,7 +17,8 @@ INTRODUCTION = """# Fits by the clock
 
 Test log density (nats per row) and RMSE of the standardised target by seconds of training, on 10 % of the rows held out
 at random, or the last 10 % in time; means over the seeds that ours has.
-`make bench-quality` measures what is missing in `quality.jsonl` and makes this page; `benchmarks/tables.py` says how each table becomes inputs and a target.
+`make bench-quality` measures what is missing in `quality.jsonl` and makes this page; `benchmarks/tables.py`
+says how each table becomes inputs and a target.
 
 Every run has one core, two run side by side. The clock of a peer counts its training steps alone, after the first one;
 ours counts all of `fit`, with compiled programs in the cache from a short fit before, and each point is a fit of its
