@@ -218,7 +218,8 @@ class DeepGPRegressor(RegressorMixin, BaseEstimator):
         return tuple(np.asarray(part, np.float64) for part in parts)
 
     def _inputs(self, X) -> np.ndarray:
-        return np.clip(self.x_scaling_(self.inputs(X)), -FAR, FAR).astype(self.config_.dtype)
+        values = self.inputs(X)
+        return np.clip(self.x_scaling_(values), -FAR, FAR).astype(self.config_.dtype)
 
     def _targets(self, X, y) -> np.ndarray:
         _, y = validate_data(
