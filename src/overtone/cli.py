@@ -72,10 +72,8 @@ def fit(chosen: argparse.Namespace) -> None:
         raise TableError(f"{chosen.table}: there is no column {some(absent) or 'to predict from'}, but {there}.")
     try:
         y = target_of(frame[chosen.target])
-        encoder = Encoder.fit(
-            frame.filter(pl.Series(~np.isnan(y))).select(inputs), missing=chosen.missing, calendar=chosen.calendar
-        )
         frame, y = frame.filter(pl.Series(~np.isnan(y))), y[~np.isnan(y)]
+        encoder = Encoder.fit(frame.select(inputs), missing=chosen.missing, calendar=chosen.calendar)
         X = encoder.encode(frame)
     except TableError as error:
         raise TableError(f"{chosen.table}: {error}") from None
