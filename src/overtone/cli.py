@@ -10,7 +10,6 @@ import logging
 import re
 import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -108,12 +107,12 @@ def predict(chosen: argparse.Namespace) -> None:
     import polars as pl
 
     from overtone.sklearn import DeepGPRegressor
-    from overtone.tables import TableError, read_chunks
+    from overtone.tables import TableError, TableWriter, read_chunks
 
     model = DeepGPRegressor.load(chosen.model)
     encoder = _encoder(model, chosen.model)
     levels = [_number("--quantiles", text) for text in chosen.quantiles.split(",")] if chosen.quantiles else []
-    writer = _Writer(chosen.out)
+    writer = TableWriter(chosen.out)
     total = 0
     with writer:
         for number, chunk in enumerate(read_chunks(chosen.table)):
@@ -223,40 +222,6 @@ class _Stop:
 
     def __exit__(self, *_):
         signal.signal(signal.SIGINT, self.before)
-
-
-class _Writer:
-    """A CSV or Parquet file that takes chunks of rows and appears under its name once it is complete."""
-
-    def __init__(self, path: str):
-        self.path = Path(path)
-        if not path.endswith((".csv", ".parquet")):
-            raise ValueError(f"{path}: the name of the predictions must end in .csv or .parquet.")
-        if not self.path.absolute().parent.is_dir():
-            raise ValueError(f"{path}: there is no such folder to write to.")
-        self.num = 0
-
-    def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix=f".{self.path.name}.", dir=self.path.absolute().parent)
-        self.new = Path(self.folder.name) / self.path.name
-        return self
-
-    def add(self, frame) -> None:
-        if self.path.suffix == ".csv":
-            with self.new.open("ab") as file:
-                frame.write_csv(file, include_header=not self.num)
-        else:
-            frame.write_parquet(self.new.with_name(f"{self.num:09}.part"))
-        self.num += 1
-
-    def __exit__(self, kind, *_):
-        with self.folder:
-            if kind is None and self.path.suffix == ".parquet":
-                import polars as pl
-
-                pl.scan_parquet(sorted(self.new.parent.glob("*.part"))).sink_parquet(self.new)
-            if kind is None:
-                self.new.replace(self.path)
 
 
 def _encoder(model, path: str):

@@ -1,4 +1,4 @@
-"""Tables as they are on disk -> polars frames, with errors that name the file and the place.
+"""Tables as they are on disk -> polars frames and back, with errors that name the file and the place.
 
 CSV (also gzip) and Parquet, one file or a folder of parts, whole or in chunks. A CSV is read as text: what its columns
 mean is decided once, for training (see `encoding`), and not again for every chunk.
@@ -6,6 +6,7 @@ mean is decided once, for training (see `encoding`), and not again for every chu
 
 import csv
 import gzip
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -115,3 +116,35 @@ def _first_line(error: Exception) -> str:
 def some(names: list[str], most: int = 5) -> str:
     shown = ", ".join(map(repr, names[:most]))
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+class TableWriter:
+    """A CSV or Parquet file that takes chunks of rows and appears under its name once it is complete."""
+
+    def __init__(self, path: str):
+        self.path = Path(path)
+        if not path.endswith((".csv", ".parquet")):
+            raise TableError(f"{path}: the name of the predictions must end in .csv or .parquet.")
+        if not self.path.absolute().parent.is_dir():
+            raise TableError(f"{path}: there is no such folder to write to.")
+        self.num = 0
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix=f".{self.path.name}.", dir=self.path.absolute().parent)
+        self.new = Path(self.folder.name) / self.path.name
+        return self
+
+    def add(self, frame: pl.DataFrame) -> None:
+        if self.path.suffix == ".csv":
+            with self.new.open("ab") as file:
+                frame.write_csv(file, include_header=not self.num)
+        else:
+            frame.write_parquet(self.new.with_name(f"{self.num:09}.part"))
+        self.num += 1
+
+    def __exit__(self, kind, *_):
+        with self.folder:
+            if kind is None and self.path.suffix == ".parquet":
+                pl.scan_parquet(sorted(self.new.parent.glob("*.part"))).sink_parquet(self.new)
+            if kind is None:
+                self.new.replace(self.path)
