@@ -62,4 +62,4 @@ def keep_compiled_programs() -> None:
     folder = os.environ.get("OVERTONE_CACHE", str(base / "overtone" / "jax"))
     if folder:
         jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # reading is quicker, always
