@@ -11,15 +11,14 @@ import jax
 import numpy as np
 from scipy.cluster.vq import kmeans2
 
-from overtone import kernels
+from overtone import kernels, likelihoods
 from overtone.config import Config
 from overtone.features import FourierFeatures, InducingPoints, PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
 from overtone.layers import GPLayer
-from overtone.likelihoods import NOISE_FLOOR, FlexibleNoise, Gaussian
 from overtone.means import Linear, Zero, linear_weight
 from overtone.model import DeepGP
-from overtone.params import Fixed, Positive
+from overtone.params import Fixed, Positive, unwrap
 from overtone.scaling import Identity, Projection, directions, unit_interval
 from overtone.spectrum import Start, noise_of_series, start_of_series
 from overtone.variational import AbstractGaussian, Full, LowRank, MeanField
@@ -29,6 +28,15 @@ KERNELS = {
     "matern32": kernels.Matern32,
     "matern52": kernels.Matern52,
     "rbf": kernels.SquaredExponential,
+}
+LIKELIHOODS = {
+    "gaussian": likelihoods.Gaussian,
+    "flexible": likelihoods.FlexibleNoise,
+    "student-t": likelihoods.StudentT,
+    "heteroscedastic": likelihoods.Heteroscedastic,
+    "poisson": likelihoods.Poisson,
+    "bernoulli": likelihoods.Bernoulli,
+    "softmax": likelihoods.Softmax,
 }
 INNER_VARIANCE, OUTER_VARIANCE = 1e-5, 1.0  # of q(v) at the start, as in the paper
 LAYER_NOISE = 1e-5
@@ -42,16 +50,18 @@ NOISE = 0.1  # variance, for a target of variance 1
 
 
 def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
-    """A model of the config, initialised for inputs X (N, D) and standardised targets y (N, P)."""
+    """A model of the config, initialised for inputs X (N, D) and targets y (N, Q), standardised if they have units."""
     dtype = np.dtype(config.dtype)
     num_hidden = hidden_width(config, X.shape[1])
     start = series_start(config, X, y)
+    likelihood = _likelihood(config, X, y, start, dtype)
+    num_functions = jax.eval_shape(lambda: unwrap(likelihood).reference).shape[0]
     layers, H = [], np.asarray(X[:: 1 + len(X) // START_ROWS], float)
     for depth in range(config.num_layers):
         last = depth == config.num_layers - 1
         scaling = unit_interval(H if depth else X)
         H = scaling(H)
-        num_outputs = y.shape[1] if last else num_hidden
+        num_outputs = num_functions if last else num_hidden
         weight = linear_weight(H, num_outputs)
         mean = Zero(num_outputs) if last else Linear(Fixed(weight.astype(dtype)))
         num = num_directions(config, H.shape[1])
@@ -67,14 +77,20 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
         )
         layers.append(layer)
         H = H @ weight
-    noise = NOISE
-    if X.shape[1] == 1:
-        noise = start.noise if start else min(NOISE, max(*(noise_of_series(X[:, 0], target) for target in y.T), 1e-4))
-    if config.likelihood == "flexible":
-        likelihood = FlexibleNoise.start(noise, y.shape[1], layers[-1].features.num_features, dtype)
-    else:
-        likelihood = Gaussian(Positive(np.full(y.shape[1], noise, dtype), lower=NOISE_FLOOR))
     return DeepGP(tuple(layers), likelihood)
+
+
+def _likelihood(config: Config, X: np.ndarray, y: np.ndarray, start: Start | None, dtype: np.dtype):
+    noise = start.noise if start else NOISE
+    if X.shape[1] == 1 and not start:
+        noise = min(NOISE, max(*(noise_of_series(X[:, 0], target) for target in seen(config, y).T), 1e-4))
+    kind = LIKELIHOODS[config.likelihood_name]
+    return kind.start(y, noise, num_features(config, X.shape[1]), dtype)
+
+
+def seen(config: Config, y: np.ndarray) -> np.ndarray:
+    """What can be seen in the targets of how fast the functions vary: columns of about unit variance, with gaps."""
+    return LIKELIHOODS[config.likelihood_name].view(y)
 
 
 def deepened(deep: DeepGP, shallow: DeepGP) -> DeepGP:
@@ -93,14 +109,14 @@ def deepened(deep: DeepGP, shallow: DeepGP) -> DeepGP:
     return eqx.tree_at(lambda m: m.likelihood, deep, jax.tree.map(start_from, deep.likelihood, shallow.likelihood))
 
 
-def skeleton(config: Config, num_inputs: int, num_outputs: int) -> DeepGP:
-    """A model with the structure and shapes of one that was trained with a resolved config."""
-    rng = np.random.default_rng(0)
-    X, y = (rng.random((4, num)).astype(config.dtype) for num in (num_inputs, num_outputs))
-    model = build(config, X, y)
+def skeleton(config: Config, num_inputs: int, y: np.ndarray) -> DeepGP:
+    """A model with the structure and shapes of one that was trained with a resolved config, for targets like y."""
+    X = np.random.default_rng(0).random((len(y), num_inputs)).astype(config.dtype)
+    model = build(config, X, y.astype(config.dtype))
     if config.output == "adam":
         return model
-    joint = (1, num_outputs, model.layers[-1].features.num_features)  # as the closed form leaves it
+    output = model.layers[-1]
+    joint = (1, output.num_outputs, output.features.num_features)  # as the closed form leaves it
     return eqx.tree_at(lambda m: m.layers[-1].q, model, Full.start(joint, OUTER_VARIANCE, np.dtype(config.dtype)))
 
 
@@ -173,7 +189,7 @@ def series_start(config: Config, X: np.ndarray, y: np.ndarray) -> Start | None:
     """Where training should start, if the spectrum of a series can tell."""
     if X.shape[1] > 1 or not config.pinned:
         return None
-    return start_of_series(X[:, 0], y, KERNELS[config.kernel_name].order, int(config.n_inducing))
+    return start_of_series(X[:, 0], seen(config, y), KERNELS[config.kernel_name].order, int(config.n_inducing))
 
 
 def _kernel(config: Config, num_dims: int, start: Start | None, dtype: np.dtype) -> kernels.AbstractKernel:

@@ -7,7 +7,8 @@ METHODS = ("id-dgp", "dgp", "vff", "svgp")
 KERNELS = ("auto", "matern12", "matern32", "matern52", "rbf")
 PRESETS = ("default", "paper")
 COVARIANCES = ("auto", "block", "joint", "low-rank", "mean-field")
-LIKELIHOODS = ("auto", "gaussian", "flexible")
+NOISES = ("auto", "gaussian", "flexible", "student-t", "heteroscedastic")
+LIKELIHOODS = (*NOISES, "poisson", "bernoulli", "softmax")
 OUTPUTS = ("auto", "collapsed", "natural", "adam")
 DTYPES = ("float32", "float64")
 
@@ -36,8 +37,11 @@ class Config:
         which needs all rows in a batch; "natural" follows it from batch to batch, and takes the closed form at the end;
         "adam" trains it like the rest, as in the paper. "auto" is "collapsed" where the rows fit into one batch,
         otherwise "natural" ("adam" with the paper's preset, or with thousands of variables).
-    likelihood: "gaussian" noise of one variance, or "flexible": a mixture of Gaussians that varies with the inputs, for
-        data with outliers, skew or several modes, or that are noisier in some places. "auto" is "flexible" where the
+    likelihood: of numbers, "gaussian" noise of one variance; "flexible", a mixture of Gaussians that varies with the
+        inputs, for data with outliers, skew or several modes, or that are noisier in some places; "student-t", for
+        outliers alone; "heteroscedastic", Gaussian noise whose variance is a function of its own. Of counts, "poisson".
+        Of classes, "bernoulli" for two and "softmax" for several. "auto" chooses by the target: classes for text and
+        yes or no; "poisson" for small whole numbers with zeros among them; for other numbers "flexible" where the
         output layer is found by natural gradients, and "gaussian" otherwise.
     preset: "default" pins the Fourier features at both ends of an interval around the data, which is learned in each
         hidden layer and dimension; "paper" is faithful to the paper: plain features, fixed interval [-2, 3].
@@ -97,6 +101,10 @@ class Config:
     @property
     def kernel_name(self) -> str:
         return ("matern32" if self.fourier else "rbf") if self.kernel == "auto" else self.kernel
+
+    @property
+    def likelihood_name(self) -> str:
+        return "gaussian" if self.likelihood == "auto" else self.likelihood
 
     @property
     def rate(self) -> float:

@@ -7,6 +7,7 @@ and   ELBO = sum_n E[log p(y_n | f_n)] - sum_l KL(q(v_l) || p(v_l)).
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,6 +18,7 @@ from scipy.stats import qmc
 
 from overtone.layers import GPLayer
 from overtone.likelihoods import AbstractLikelihood, FlexibleNoise
+from overtone.likelihoods.base import expected_log_prob
 from overtone.mixture import Mixture
 from overtone.params import unwrap
 
@@ -62,8 +64,12 @@ class DeepGP(eqx.Module):
             return self.likelihood
         layer = self.layers[-1]
         _, H = layer.place(inputs.reshape(-1, inputs.shape[-1]))
-        A = layer.features.whitened(layer.kernel, H) / jnp.sqrt(layer.kernel.diag(H))
-        return self.likelihood.at(A, inputs.shape[:-1])
+        A = layer.features.whitened(layer.kernel, H)
+        return self.likelihood_of(A, H, inputs.shape[:-1])
+
+    def likelihood_of(self, A: Float[Array, "M R"], H: Float[Array, "R J"], shape: tuple) -> AbstractLikelihood:
+        """The likelihood of rows with these inputs and features of the output layer."""
+        return self.likelihood.at(A / jnp.sqrt(self.layers[-1].kernel.diag(H)), shape)
 
     def kl(self) -> Float[Array, ""]:
         return jnp.sum(jnp.stack([layer.kl() for layer in self.layers])) + self.likelihood.kl()
@@ -73,7 +79,7 @@ def elbo(
     model: DeepGP,
     key: PRNGKeyArray,
     X: Float[Array, "N D"],
-    y: Float[Array, "N P"],
+    y: Float[Array, "N Q"],
     *,
     num_data: int | Float[Array, ""],
     num_samples: int = 1,
@@ -82,7 +88,7 @@ def elbo(
     model = unwrap(model)
     noise = model.draw_noise(key, num_samples, X.shape[0])
     inputs, mean, var = model.propagate(noise, X)[-1]
-    fit = jnp.sum(jnp.mean(model.likelihood_at(inputs).expected_log_prob(y, mean, var), axis=0))
+    fit = jnp.sum(jnp.mean(expected_log_prob(model.likelihood_at(inputs), y, mean, var), axis=0))
     return num_data / X.shape[0] * fit - model.kl()
 
 
@@ -106,23 +112,27 @@ def _shared_passes(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], num
     return model.propagate(noise, X)
 
 
-def predict(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int) -> Mixture:
-    """The predictive distribution of y, as the likelihood's mixture of Gaussians for each draw."""
+def predict(
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int, offset: Array | float = 0.0
+) -> Any:
+    """The predictive distribution of y: a `Mixture`, `Counts` or `Classes`.
+
+    An offset (N, 1) is added to the functions, such as the log of an exposure.
+    """
     model = unwrap(model)
     inputs, mean, var = _shared_passes(model, key, X, num_samples)[-1]
-    parts = model.likelihood_at(inputs).components(mean, var)
-    log_weights, means, variances = (part.reshape(-1, *part.shape[2:]) for part in parts)
-    return Mixture(means, variances, jax.nn.log_softmax(log_weights, axis=0))
+    return model.likelihood_at(inputs).predictive(mean + offset, var)
 
 
 def log_density(
-    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N P"], *, num_samples: int
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N Q"], *, num_samples: int
 ) -> Float[Array, "N P"]:
-    """log p(y) for each row and output: logsumexp over the draws of the hidden layers."""
+    """log p(y) for each row and output: logsumexp over the draws of the hidden layers; NaN where y is missing."""
     model = unwrap(model)
     inputs, mean, var = _shared_passes(model, key, X, num_samples)[-1]
-    each = model.likelihood_at(inputs).log_predictive(y, mean, var)
-    return jax.nn.logsumexp(each, axis=0) - jnp.log(each.shape[0])
+    each = model.likelihood_at(inputs).log_predictive(jnp.nan_to_num(y), mean, var)
+    whole = jax.nn.logsumexp(each, axis=0) - jnp.log(each.shape[0])
+    return jnp.where(jnp.isnan(y[:, : whole.shape[1]]), jnp.nan, whole)
 
 
 def draw(model: DeepGP, key: PRNGKeyArray, row_key: PRNGKeyArray, X: Float[Array, "N D"]) -> list[tuple]:

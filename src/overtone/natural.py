@@ -3,9 +3,11 @@
 Around the q(v) of the moment each row acts on the output layer like an observation with Gaussian noise, its site: with
 E = E[log p(y | f)], f ~ N(mean, var),
     precision = -2 dE/dvar,    precision times value = dE/dmean + precision mean
-(for Gaussian noise 1/noise and y). The best q depends on the data through two sums over sites, of precision a a^T and
-of precision value a. A minibatch estimates both; a natural-gradient step of size rho on q moves their running averages
-by rho towards the estimate (Khan and Lin 2017), and
+(for Gaussian noise 1/noise and y). Where a likelihood says how far a row may reach, the precision is raised until the
+site's value is no farther from the mean: Newton's steps would overshoot, and the optimum's mean is the same.
+The best q depends on the data through two sums over sites, of precision a a^T and of precision value a. A minibatch
+estimates both; a natural-gradient step of size rho on q moves their running averages by rho towards the estimate (Khan
+and Lin 2017), and
     q(v) = N(S c, S),   S = (I + gram / noise)^-1,   c = projected / noise
 follows, where both sums are in units of the usual noise, so that q is right for the noise of the moment.
 The q of a step has not seen the step's own rows: the bound and its gradient are unbiased.
@@ -20,6 +22,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from overtone.collapsed import reference_noise
 from overtone.features.base import residual
 from overtone.likelihoods import AbstractLikelihood
+from overtone.likelihoods.base import expected_log_prob
 from overtone.model import DeepGP
 from overtone.params import unwrap
 
@@ -54,7 +57,7 @@ def natural_elbo(
     memory: OutputMemory,
     key: PRNGKeyArray,
     X: Float[Array, "N D"],
-    y: Float[Array, "N P"],
+    y: Float[Array, "N Q"],
     *,
     num_data: int | Float[Array, ""],
     num_samples: int = 1,
@@ -64,17 +67,17 @@ def natural_elbo(
     layer, noise = model.layers[-1], reference_noise(model)
     inputs, _, _ = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)[-1]
     Z, H = layer.place(inputs.reshape(-1, inputs.shape[-1]))
-    target = jnp.tile(y, (len(inputs), 1)) - layer.mean_function(Z)
+    target, offset = jnp.tile(y, (len(inputs), 1)), layer.mean_function(Z)
     A = layer.features.whitened(layer.kernel, H)
     share = num_data / A.shape[1]
 
     memory = _refreshed(memory, noise)
     mean, var = (memory.mean @ A).T, (residual(layer.kernel, A, H) + _spread(memory.covariance, A)).T
-    likelihood = model.likelihood.at(A / jnp.sqrt(layer.kernel.diag(H)), (A.shape[1],))
+    likelihood = model.likelihood_of(A, H, (A.shape[1],))
     kl = sum((layer.kl() for layer in model.layers[:-1]), start=memory.kl + model.likelihood.kl())
-    bound = share * jnp.sum(likelihood.expected_log_prob(target, mean, var)) - kl
+    bound = share * jnp.sum(expected_log_prob(likelihood, target, mean + offset, var)) - kl
 
-    A, *of_sites = jax.lax.stop_gradient((A, *sites(likelihood, target, mean, var)))
+    A, *of_sites = jax.lax.stop_gradient((A, *sites(likelihood, target, mean, var, offset)))
     precision, projected = (share * noise.astype(A.dtype)[:, None] * part.T for part in of_sites)
     rate = jnp.maximum(RATE, 1 / (1 + memory.step))
     moved = (
@@ -86,20 +89,24 @@ def natural_elbo(
 
 
 def sites(
-    likelihood: AbstractLikelihood, y: Float[Array, "N P"], mean: Float[Array, "N P"], var: Float[Array, "N P"]
-) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
-    """The precision of each row's site, and precision times value."""
+    likelihood: AbstractLikelihood,
+    y: Float[Array, "N Q"],
+    mean: Float[Array, "N F"],
+    var: Float[Array, "N F"],
+    offset: Float[Array, "N F"] | float = 0.0,
+) -> tuple[Float[Array, "N F"], Float[Array, "N F"]]:
+    """The precision of each row's site, and precision times value, for functions N(offset + mean, var)."""
 
     def total(mean, var):
-        return jnp.sum(likelihood.expected_log_prob(y, mean, var))
+        return jnp.sum(expected_log_prob(likelihood, y, mean + offset, var))
 
     by_mean, by_var = jax.grad(total, argnums=(0, 1))(mean, var)
-    precision = jnp.maximum(-2 * by_var, 0)
+    precision = jnp.maximum(-2 * by_var, jnp.abs(by_mean) / likelihood.reach)
     return precision, by_mean + precision * mean
 
 
 def site_sums(
-    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N P"], weights, num_samples: int
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N Q"], weights, num_samples: int
 ):
     """Both sums over the sites of these rows, around the model's own q(v), averaged over hidden draws."""
     model = unwrap(model)
@@ -110,8 +117,7 @@ def site_sums(
         Z, H = layer.place(inputs)
         offset = layer.mean_function(Z)
         A = layer.features.whitened(layer.kernel, H)
-        likelihood = model.likelihood.at(A / jnp.sqrt(layer.kernel.diag(H)), (len(X),))
-        of_sites = sites(likelihood, y - offset, mean - offset, var)
+        of_sites = sites(model.likelihood_of(A, H, (len(X),)), y, mean - offset, var, offset)
         precision, projected = ((noise * weights[:, None] * part).T for part in of_sites)
         A = A.astype(noise.dtype)
         return (A * precision[:, None]) @ A.T, projected @ A.T

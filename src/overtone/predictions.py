@@ -30,17 +30,23 @@ def over_rows(compute: Callable[..., tuple], *arrays: np.ndarray) -> tuple[np.nd
 
 
 @quickly_compiled
-def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
+def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
     """Mean and standard deviation of y."""
-    mixture = predict(model, key, X, num_samples=num_samples)
+    mixture = predict(model, key, X, num_samples=num_samples, offset=offset)
     return mixture.mean(), mixture.std()
 
 
 @quickly_compiled
-def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X):
+def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X, offset):
     """Quantiles of y, of shape (levels, N, P)."""
-    mixture = predict(model, key, X, num_samples=num_samples)
+    mixture = predict(model, key, X, num_samples=num_samples, offset=offset)
     return (jax.vmap(mixture.quantile)(levels),)
+
+
+@quickly_compiled
+def probabilities(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
+    """The probability of each class."""
+    return (predict(model, key, X, num_samples=num_samples).probabilities,)
 
 
 @quickly_compiled
@@ -50,10 +56,11 @@ def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
 
 
 @quickly_compiled
-def scores(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
+def scores(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, offset):
     """The mean, log p(y), P(Y < y) and the continuous ranked probability score for each row and output."""
-    mixture = predict(model, key, X, num_samples=num_samples)
+    mixture = predict(model, key, X, num_samples=num_samples, offset=offset)
     density = model_log_density(model, key, X, y, num_samples=num_samples)
+    y = y[:, : density.shape[1]]
     return mixture.mean(), density, mixture.cdf(y), mixture.crps(y)
 
 
@@ -72,12 +79,12 @@ def bound(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
 
 
 @quickly_compiled
-def observations(model: DeepGP, key: PRNGKeyArray, num_draws: int, X):
+def observations(model: DeepGP, key: PRNGKeyArray, num_draws: int, X, offset):
     """Draws of y, of shape (draws, N, P): each one function through all layers, plus noise."""
 
     def one(key):
         function_key, row_key, noise_key = jax.random.split(key, 3)
         inputs, f = draw(model, function_key, row_key, X)[-1]
-        return unwrap(model).likelihood_at(inputs[None]).sample(noise_key, f[None])[0]
+        return unwrap(model).likelihood_at(inputs[None]).sample(noise_key, f[None] + offset)[0]
 
     return jax.lax.map(one, jax.random.split(key, num_draws))

@@ -70,8 +70,8 @@ def unit_interval(X: np.ndarray) -> Affine:
 
 
 def standardise(Y: np.ndarray) -> Affine:
-    """Map each column to mean 0 and standard deviation 1; a constant column to 0."""
-    return Affine(np.mean(Y, axis=0), _positive(np.std(Y, axis=0)))
+    """Map each column to mean 0 and standard deviation 1; a constant column to 0. NaN is no value."""
+    return Affine(np.nanmean(Y, axis=0), _positive(np.nanstd(Y, axis=0)))
 
 
 def _positive(scale: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ def start_of_series(x: np.ndarray, Y: np.ndarray, order: int, num: int) -> Start
     By the collapsed bound in Whittle's approximation: power is exponential about the model's spectral density, there is
     noise alone beyond the last frequency, and the variance that the kernel has there is paid for.
     """
-    rows = len(np.unique(x))
+    rows = min(len(np.unique(x[~np.isnan(y)])) for y in Y.T)
     if rows < 2 * SMOOTH:
         return None
     num = min(num, rows // 3)  # beyond, the straight lines between points have changed the noise
@@ -106,13 +106,15 @@ def noise_of_series(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _sorted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct values of x in order, and the mean of y at each."""
+    """The distinct values of x where y is known, in order, and the mean of y at each."""
+    x, y = x[~np.isnan(y)], y[~np.isnan(y)]
     x, place = np.unique(x, return_inverse=True)
     return np.asarray(x, float), np.bincount(place, y) / np.bincount(place)
 
 
 def highest_of_input(x: np.ndarray, y: np.ndarray) -> int:
     """The same for one of several inputs; a column with few distinct values has few frequencies."""
+    x, y = x[~np.isnan(y)], y[~np.isnan(y)]
     most = min(MOST_EACH, len(np.unique(x)) // 2)
     if most < 1 or np.ptp(y) == 0:
         return 0

@@ -17,14 +17,14 @@ from jax.tree_util import Partial
 from jaxtyping import PRNGKeyArray
 
 from overtone import __version__
-from overtone.build import build, deepened, hidden_width, num_directions, num_features, series_start
+from overtone.build import build, deepened, hidden_width, num_directions, num_features, seen, series_start
 from overtone.checkpoints import FileCheckpoint, digest
 from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
 from overtone.compiling import quickly_compiled
 from overtone.config import Config
 from overtone.data import Batches
 from overtone.fit import History, fit
-from overtone.likelihoods import FlexibleNoise
+from overtone.likelihoods import AbstractNoise, FlexibleNoise, Gaussian
 from overtone.model import DeepGP, elbo, log_density
 from overtone.natural import OutputMemory, natural_elbo, site_sums
 from overtone.params import unwrap
@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tuple[DeepGP, History]:  # noqa: B008
-    """Build the model of a resolved config and fit it to X (N, D) and standardised y (N, P).
+    """Build the model of a resolved config and fit it to X (N, D) and y (N, Q), standardised if it has units.
 
     Call it under `jax.enable_x64(True)`: arrays keep the config's precision, and the closed-form output
     layer can use double precision for its one linear system.
@@ -153,7 +153,11 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
     """The config with all that it leaves to the data decided, but for the depth where both should be tried."""
     if config.n_inducing == "auto":
         config = _grown(replace(config, n_inducing=_num_inducing(config, X, y)), X, y)
-    elif config.fourier and X.shape[1] == 1 and FAR_MORE * int(config.n_inducing) < (needed := frequencies(X, y)):
+    elif (
+        config.fourier
+        and X.shape[1] == 1
+        and FAR_MORE * int(config.n_inducing) < (needed := frequencies(X, seen(config, y)))
+    ):
         warnings.warn(
             f"n_inducing={config.n_inducing} frequencies are far too few for this series, whose waves ask for about "
             f"{needed}; use n_inducing='auto', or more of them.",
@@ -168,15 +172,17 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
         blocks = num_directions(config, X.shape[1]) * hidden_width(config, X.shape[1]) if config.fourier else 1
         config = replace(config, covariance="mean-field" if blocks > MOST_BLOCKS else "block")
     output, likelihood = config.output, config.likelihood
+    closed_form = config.likelihood_name == "gaussian" and not np.isnan(y).any()
     most_rows = SERIES_ROWS if X.shape[1] == 1 else config.batch_size
-    if output == "auto" and len(X) <= most_rows and likelihood != "flexible":
+    if output == "auto" and len(X) <= most_rows and closed_form:
         output = "collapsed"
     if output == "auto":
-        output = "adam" if config.preset == "paper" or num_features(config, X.shape[1]) > MOST_FEATURES else "natural"
+        most = MOST_FEATURES / seen(config, y).shape[1] ** 0.5  # each function has a covariance of its own
+        output = "adam" if config.preset == "paper" or num_features(config, X.shape[1]) > most else "natural"
+    if output == "collapsed" and not closed_form:
+        raise ValueError("output='collapsed' needs likelihood='gaussian' and complete targets; use output='natural'.")
     if likelihood == "auto":
         likelihood = "flexible" if output == "natural" else "gaussian"
-    if output == "collapsed" and likelihood == "flexible":
-        raise ValueError("output='collapsed' needs likelihood='gaussian'; use output='natural' for noise that varies.")
     return replace(config, output=output, likelihood=likelihood)
 
 
@@ -195,7 +201,7 @@ def _num_inducing(config: Config, X: np.ndarray, y: np.ndarray) -> int:
     if not config.fourier:
         return min(USUAL_POINTS, len(X))
     most = (AUTO_FEATURES // num_directions(config, X.shape[1]) - 5) // 2 if X.shape[1] > 1 else AUTO_FEATURES
-    return max(FEWEST_FREQUENCIES, min(frequencies(X, y), most))
+    return max(FEWEST_FREQUENCIES, min(frequencies(X, seen(config, y)), most))
 
 
 def _finished(config: Config, model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) -> DeepGP:
@@ -221,7 +227,7 @@ def held_out_density(model: DeepGP, memory: OutputMemory | None, sums: tuple | N
     """Mean log predictive density of rows that training has not seen."""
     sums = sums if memory is None else (memory.gram, memory.projected)
     model = model if sums is None else with_optimal_output(model, *sums)
-    return jnp.mean(jnp.sum(log_density(model, key, X, y, num_samples=SCORE_DRAWS), axis=1))
+    return jnp.mean(jnp.nansum(log_density(model, key, X, y, num_samples=SCORE_DRAWS), axis=1))
 
 
 def negative_elbo(model: DeepGP, memory: None, key, X, y, *, num_data, num_samples: int):
@@ -243,26 +249,30 @@ def negative_natural(model: DeepGP, memory: OutputMemory, key, X, y, *, num_data
 def _all_sums(model: DeepGP, key, X: np.ndarray, y: np.ndarray) -> tuple:
     """What the output layer's q(v) needs to know of all rows, from many draws of the hidden layers."""
     rows, draws = min(len(X), FINISH_ROWS), max(1, OUTPUT_ROWS // len(X))
+    exact = isinstance(model.likelihood, Gaussian) and not np.isnan(y).any()
 
     def sums(first: int):
         place = np.arange(first, first + rows)  # the last chunk is filled up with rows of weight 0
-        chunk = (a[np.minimum(place, len(X) - 1)] for a in (X, y))
-        return _output_sums(model, jax.random.fold_in(key, first), tuple(chunk), (place < len(X)).astype(float), draws)
+        chunk = tuple(a[np.minimum(place, len(X) - 1)] for a in (X, y))
+        weights = (place < len(X)).astype(float)
+        return _output_sums(model, jax.random.fold_in(key, first), chunk, weights, draws, exact)
 
     return reduce(lambda a, b: jax.tree.map(np.add, a, b), map(sums, range(0, len(X), rows)))
 
 
 @quickly_compiled
-def _output_sums(model: DeepGP, key, rows: tuple, weights, num_samples: int):
+def _output_sums(model: DeepGP, key, rows: tuple, weights, num_samples: int, exact: bool):
     X, y = rows
-    if isinstance(model.likelihood, FlexibleNoise):
-        return site_sums(model, key, X, y, weights, num_samples)
-    return statistics(model, key, X, y, weights, num_samples=num_samples)[:2]
+    if exact:
+        return statistics(model, key, X, y, weights, num_samples=num_samples)[:2]
+    return site_sums(model, key, X, y, weights, num_samples)
 
 
 def _describe(model: DeepGP, loss: float) -> dict[str, str]:
-    noise = unwrap(model.likelihood).reference
-    return {"ELBO/N": f"{-loss:.3f}", "noise": f"{np.sqrt(np.mean(noise)):.3f}"}
+    shown = {"ELBO/N": f"{-loss:.3f}"}
+    if isinstance(model.likelihood, (AbstractNoise, FlexibleNoise)):
+        shown["noise"] = f"{np.sqrt(np.mean(unwrap(model.likelihood).reference)):.3f}"
+    return shown
 
 
 @lru_cache(maxsize=64)  # one object for each setting, so that the compiled training loop is shared

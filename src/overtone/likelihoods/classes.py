@@ -1,0 +1,81 @@
+"""Two classes, or several. Targets are one column of numbers 0, 1, 2, ..."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from overtone.discrete import Classes
+from overtone.likelihoods.base import AbstractLikelihood, at_nodes
+from overtone.params import Param
+
+REACH = 4.0  # of log odds
+
+
+class Bernoulli(AbstractLikelihood):
+    """P(y = 1) = 1 / (1 + exp(-base - f))."""
+
+    base: Param  # (1,)
+
+    @staticmethod
+    def view(y):
+        return 2.0 * y - 1.0
+
+    @classmethod
+    def start(cls, y, noise, num_features, dtype):
+        ones = np.sum(y, axis=0) + 0.5
+        return cls(jax.device_put(np.log(ones / (len(y) + 1 - ones)).astype(dtype)))
+
+    @property
+    def reference(self):
+        return jnp.full_like(self.base, 4)
+
+    @property
+    def reach(self):
+        return jnp.full_like(self.base, REACH)
+
+    def log_prob(self, y, f):
+        return jax.nn.log_sigmoid((2 * y - 1) * (self.base + f))
+
+    def sample(self, key, f):
+        return jax.random.bernoulli(key, jax.nn.sigmoid(self.base + f)).astype(f.dtype)
+
+    def predictive(self, mean, var):
+        f, log_weights = at_nodes(mean, var, self.joint)
+        one = jnp.mean(jnp.sum(jnp.exp(log_weights) * jax.nn.sigmoid(self.base + f), axis=0), axis=0)
+        return Classes(jnp.concatenate([1 - one, one], axis=-1))
+
+
+class Softmax(AbstractLikelihood):
+    """P(y = c) = exp(base_c + f_c) / sum_d exp(base_d + f_d), a function for each class."""
+
+    base: Param  # (C,)
+    joint = True
+
+    @staticmethod
+    def view(y):
+        return 2.0 * (y == np.arange(1 + y.max())) - 1.0
+
+    @classmethod
+    def start(cls, y, noise, num_features, dtype):
+        counts = np.sum(y == np.arange(1 + y.max()), axis=0) + 0.5
+        return cls(jax.device_put(np.log(counts / counts.sum()).astype(dtype)))
+
+    @property
+    def reference(self):
+        return jnp.full_like(self.base, 4)
+
+    @property
+    def reach(self):
+        return jnp.full_like(self.base, REACH)
+
+    def log_prob(self, y, f):
+        log_probs = jax.nn.log_softmax(self.base + f, axis=-1)
+        return jnp.sum(jnp.where(y == jnp.arange(len(self.base)), log_probs, 0), axis=-1, keepdims=True)
+
+    def sample(self, key, f):
+        return jax.random.categorical(key, self.base + f, axis=-1)[..., None].astype(f.dtype)
+
+    def predictive(self, mean, var):
+        f, log_weights = at_nodes(mean, var, self.joint)
+        each = jnp.sum(jnp.exp(log_weights) * jax.nn.softmax(self.base + f, axis=-1), axis=0)
+        return Classes(jnp.mean(each, axis=0))

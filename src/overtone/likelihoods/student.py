@@ -1,0 +1,57 @@
+"""Student's t: noise with outliers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from overtone.likelihoods.base import NOISE_FLOOR, AbstractNoise, log_normal
+from overtone.params import Param, Positive
+
+DEGREES, FEWEST_DEGREES = 5.0, 2.0  # to start from; at least, so that there is a variance
+GRID = np.linspace(-7.0, 3.5, 16)  # of log precisions, in their own standard deviations
+
+
+class StudentT(AbstractNoise):
+    """y = f + sqrt(scale) t, where t has Student's distribution: N(0, 1 / w) with w ~ Gamma(degrees/2, degrees/2)."""
+
+    scale: Param  # (P,), in units of y^2
+    degrees: Param  # (P,)
+
+    @classmethod
+    def start(cls, y, noise, num_features, dtype):
+        scale, degrees = (np.full(y.shape[1], value, dtype) for value in (noise, DEGREES))
+        return cls(Positive(scale, lower=NOISE_FLOOR), Positive(degrees, lower=FEWEST_DEGREES))
+
+    @property
+    def reference(self):
+        return self.scale
+
+    def log_prob(self, y, f):
+        return self._of_squares((y - f) ** 2)
+
+    def _of_squares(self, squares):
+        half = 0.5 * self.degrees
+        constant = jax.lax.lgamma(half + 0.5) - jax.lax.lgamma(half) - 0.5 * jnp.log(2 * jnp.pi * half * self.scale)
+        return constant - (half + 0.5) * jnp.log1p(squares / (self.degrees * self.scale))
+
+    def sample(self, key, f):
+        return f + jnp.sqrt(self.scale) * jax.random.t(key, self.degrees, f.shape, f.dtype)
+
+    def expected_log_prob(self, y, mean, var):
+        """A lower bound: -log(1 + u) is convex in u, the squared distance, so that its mean may take its place.
+
+        Each row's site is then an observation of y with precision (degrees + 1) / (degrees scale + E[(y - f)^2]).
+        """
+        return self._of_squares((y - mean) ** 2 + var)
+
+    def components(self, mean, var):
+        """The integral over w by the trapezoidal rule for log w, which is very good for such an integrand."""
+        half = 0.5 * self.degrees
+        log_w = jnp.asarray(GRID, mean.dtype).reshape(-1, *[1] * mean.ndim) / jnp.sqrt(half)
+        log_weights = jax.nn.log_softmax(half * (log_w - jnp.exp(log_w)), axis=0)
+        variances = var + self.scale * jnp.exp(-log_w)
+        return jnp.broadcast_to(log_weights, variances.shape), jnp.broadcast_to(mean, variances.shape), variances
+
+    def log_predictive(self, y, mean, var):
+        log_weights, means, variances = self.components(mean, var)
+        return jax.nn.logsumexp(log_weights + log_normal(y, means, variances), axis=0)
