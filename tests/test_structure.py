@@ -28,7 +28,7 @@ ORDER = [
     {"features"},
     {"layers"},
     {"model"},
-    {"collapsed", "predictions", "diagnostics"},
+    {"collapsed", "predictions", "diagnostics", "pathwise"},
     {"natural"},
     {"build"},
     {"train"},

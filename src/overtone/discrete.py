@@ -14,6 +14,10 @@ class Classes(eqx.Module):
 
     probabilities: Float[Array, "N C"]
 
+    def mean(self) -> Float[Array, "N C"]:
+        """Of the indicators of the classes."""
+        return self.probabilities
+
 
 class Counts(eqx.Module):
     """A mixture of Poisson distributions."""

@@ -17,6 +17,7 @@ from overtone.build import skeleton
 from overtone.compiling import keep_compiled_programs, quickly_compiled
 from overtone.config import PARAMETERS, Config
 from overtone.fit import History
+from overtone.pathwise import LayerPath, draw_paths, follow
 from overtone.scaling import Affine, unit_interval
 from overtone.train import Run, resolved, train
 
@@ -104,6 +105,18 @@ class DeepGPEstimator(BaseEstimator):
         flat = self._over_rows(predictions.layers, X)
         return list(zip(flat[::2], flat[1::2], strict=True))
 
+    def sample_functions(self, n: int, random_state: Any = 0, *, prior: bool = False) -> "FunctionDraws":
+        """n functions from the posterior, or from the prior: the same draw gives the same values whenever it is asked.
+
+        >>> functions = model.sample_functions(100)                                              # doctest: +SKIP
+        >>> functions(X).shape, functions.layers(X)[0].shape                                     # doctest: +SKIP
+        ((500, 100), (500, 3, 100))
+        """
+        self._fitted()
+        with jax.enable_x64(True):
+            key = jax.random.key(seed_of(random_state))
+            return FunctionDraws(self, quickly_compiled(draw_paths)(self.model_, key, n, prior))
+
     def outside_fraction(self, X) -> list[float]:
         """The share of each layer's inputs outside the interval of its Fourier features."""
         return self._diagnose(diagnostics.outside_fraction, X)
@@ -188,6 +201,10 @@ class DeepGPEstimator(BaseEstimator):
             model.model_ = io.restored(empty, arrays, "model")
         return model
 
+    def _in_units(self, values: np.ndarray) -> np.ndarray:
+        """Expectations of targets (N, P, ...) in the user's units."""
+        raise NotImplementedError
+
     def _target_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """What `save` should keep about targets: arrays, and what JSON can express."""
         raise NotImplementedError
@@ -199,6 +216,33 @@ class DeepGPEstimator(BaseEstimator):
     def _fitted(self) -> Self:
         check_is_fitted(self, "model_")
         return self
+
+
+class FunctionDraws:
+    """Draws of a model's functions, to be evaluated anywhere."""
+
+    def __init__(self, estimator: DeepGPEstimator, paths: list[LayerPath]):
+        self.estimator, self.paths = estimator, paths
+
+    def __call__(self, X) -> np.ndarray:
+        """What each draw expects of y at the rows of X, in the user's units: (N, n), or (N, P, n) for several outputs.
+
+        Of classes, their probabilities (N, C, n).
+        """
+        return self.estimator._in_units(np.moveaxis(self._follow(X)[0], 0, -1))
+
+    def layers(self, X) -> list[np.ndarray]:
+        """The values (N, units, n) of each layer's functions, in the model's own units."""
+        return [np.moveaxis(values, 0, -1) for values in self._follow(X)[1:]]
+
+    def _follow(self, X) -> tuple[np.ndarray, ...]:
+        def compute(X):
+            expected, values = quickly_compiled(follow)(self.estimator.model_, self.paths, X)
+            return expected, *values
+
+        with jax.enable_x64(True):
+            parts = predictions.over_rows(compute, self.estimator._inputs(X))
+        return tuple(np.asarray(part, np.float64) for part in parts)
 
 
 def seed_of(random_state: Any) -> int:

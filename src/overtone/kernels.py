@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.params import Param
 
@@ -44,6 +44,10 @@ class AbstractStationary(AbstractKernel):
     @abstractmethod
     def profile(self, r: Float[Array, ""]) -> Float[Array, ""]: ...
 
+    @abstractmethod
+    def frequencies(self, key: PRNGKeyArray, shape: tuple[int, int]) -> Float[Array, "K D"]:
+        """Draws from the spectral density, normalised."""
+
     def __call__(self, x, y):
         squared = jnp.sum(((x - y) / self.lengthscale) ** 2)
         # sqrt has no derivative at 0, the profile's own limit there is 0: keep NaN out.
@@ -63,6 +67,9 @@ class SquaredExponential(AbstractStationary):
     def profile(self, r):
         return jnp.exp(-0.5 * r**2)
 
+    def frequencies(self, key, shape):
+        return jax.random.normal(key, shape, self.variance.dtype) / self.lengthscale
+
 
 class AbstractMatern(AbstractStationary):
     """Matern of order nu = p + 1/2; lam = sqrt(2 nu) / l. The methods below are for D = 1."""
@@ -80,6 +87,12 @@ class AbstractMatern(AbstractStationary):
 
     # The covariance of the state s(x) = (f, f'/lam, ..., f^(p)/lam^p) for s2 = 1.
     state_correlation: eqx.AbstractClassVar[tuple[tuple[float, ...], ...]]
+
+    def frequencies(self, key, shape):
+        """Student's t with 2 nu degrees of freedom."""
+        keys, nu = jax.random.split(key), self.order + 0.5
+        precision = jax.random.gamma(keys[0], nu, (shape[0], 1), self.variance.dtype) / nu
+        return jax.random.normal(keys[1], shape, self.variance.dtype) / (jnp.sqrt(precision) * self.lengthscale)
 
     def transition(self, r: Float[Array, " N"]) -> Float[Array, "N state state"]:
         """F(r) with E[s(a + r) | s(a)] = F(r) s(a), r >= 0.

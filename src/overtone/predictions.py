@@ -46,7 +46,7 @@ def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X, off
 @quickly_compiled
 def probabilities(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
     """The probability of each class."""
-    return (predict(model, key, X, num_samples=num_samples).probabilities,)
+    return (predict(model, key, X, num_samples=num_samples).mean(),)
 
 
 @quickly_compiled

@@ -175,6 +175,10 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         num = X.shape[0] if hasattr(X, "shape") else len(X)
         return _log_exposure(exposure, num).astype(self._fitted().config_.dtype)
 
+    def _in_units(self, values):
+        scale, shift = (part[:, None] for part in (self.y_scaling_.scale, self.y_scaling_.shift))
+        return self._shape(values * scale + shift, axis=1)
+
     def _target_state(self):
         arrays = {"y_scaling_.shift": self.y_scaling_.shift, "y_scaling_.scale": self.y_scaling_.scale}
         return arrays | {"y_spread_": self.y_spread_}, {"single_output": self.single_output_}
@@ -258,6 +262,9 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         if unknown := set(np.unique(y)) - set(classes):
             raise ValueError(f"y has the class {unknown.pop()!r}, which the model was not fitted to.")
         return np.searchsorted(classes, y).reshape(-1, 1).astype(self.config_.dtype)
+
+    def _in_units(self, values):
+        return values
 
     def _target_state(self):
         return {}, {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}

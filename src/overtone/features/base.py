@@ -5,6 +5,8 @@ one class with `Kuu` and `Kuf`; nothing is registered anywhere.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -43,6 +45,20 @@ class AbstractInducingFeatures(eqx.Module):
     def outside(self, X: Float[Array, "N D"]) -> Bool[Array, "N D"]:
         """Where inputs lie outside the interval that the features are made for, if there is one."""
         return jnp.zeros(X.shape, bool)
+
+    def functionals(self, functions: Callable[[Array], Array]) -> Float[Array, "M K"]:
+        """u of each of K functions, which map rows (N, D) to values (K, N): what draws of functions need to know."""
+        raise NotImplementedError(f"{type(self).__name__} cannot be applied to given functions.")
+
+    def finer(self) -> "AbstractInducingFeatures | None":
+        """Features that leave far less unexplained, and of which these are a part; None if there are none."""
+        return None
+
+    def part_of(
+        self, kernel: AbstractKernel, finer: "AbstractInducingFeatures", v: Float[Array, "*P K"]
+    ) -> Float[Array, "*P M"]:
+        """The whitened variables of these features, given those of the finer ones."""
+        raise NotImplementedError(f"{type(self).__name__} has no finer features.")
 
     def whitened(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
         """A = R^-1 Kuf with R R^T = Kuu: covariance of the whitened variables with f(x)."""
@@ -127,6 +143,15 @@ class PerDimension(AbstractInducingFeatures):
             return AbstractInducingFeatures.normal_equations(self, kernel, X, Y, weights)
         features, kernel = jax.tree.map(lambda leaf: leaf[0], (self.parts, _parts(kernel)))
         return features.normal_equations(kernel, X, Y, weights)
+
+    def finer(self):
+        parts = self.parts.finer()
+        return None if parts is None else PerDimension(parts, self.num_dims)
+
+    def part_of(self, kernel, finer: Any, v):
+        blocks = jnp.moveaxis(v.reshape(*v.shape[:-1], self.num_dims, -1), -2, 0)
+        parts = jax.vmap(lambda f, k, g, v: f.part_of(k, g, v))(self.parts, _parts(kernel), finer.parts, blocks)
+        return jnp.moveaxis(parts, 0, -2).reshape(*v.shape[:-1], -1)
 
     def outside(self, X):
         return jax.vmap(lambda f, x: f.outside(x))(self.parts, X.T[:, :, None])[:, :, 0].T

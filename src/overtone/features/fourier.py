@@ -51,8 +51,28 @@ class FourierFeatures(AbstractInducingFeatures):
         beyond = edge(w / kernel.rate, kernel.order).T @ (signs * kernel.extrapolation(distance))
         return jnp.where(x == inside, sinusoids(w, inside - self.a), beyond)
 
+    def finer(self):
+        return FourierFeatures(self.a, self.b, more(self.num_frequencies))
+
+    def part_of(self, kernel, finer, v):
+        """cov(v, v') = R^-1 Kuu'[these, :] R'^-T, and v' is white."""
+        Kuu = finer.Kuu(kernel)
+        covariance = Kuu.whiten(self.Kuu(kernel).whiten(Kuu.dense()[these_of(self, finer)]).T).T
+        return v @ covariance.T
+
     def outside(self, X):
         return (X < self.a) | (X > self.b)
+
+
+def more(num_frequencies: int) -> int:
+    """Enough to leave next to nothing unexplained."""
+    return max(4 * num_frequencies, 100)
+
+
+def these_of(features: Any, finer: Any) -> np.ndarray:
+    """The places of the features' sinusoids among those of finer ones."""
+    m = np.arange(features.num_frequencies + 1)
+    return np.concatenate([m, finer.num_frequencies + m[1:]])
 
 
 def frequencies(a: Float[Array, ""], b: Float[Array, ""], num: int) -> Float[Array, " M1"]:

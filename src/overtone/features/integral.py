@@ -49,5 +49,8 @@ class IntegralFeatures(AbstractInducingFeatures):
     def Kuu(self, kernel):
         return Dense(self.weights @ kernel.gram(self.nodes, self.nodes) @ self.weights.T)
 
+    def functionals(self, functions):
+        return self.weights @ functions(self.nodes).T
+
     def Kuf(self, kernel, X):
         return self.weights @ kernel.gram(self.nodes, X)

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from overtone.features.base import AbstractInducingFeatures
 from overtone.features.ends import Ends, ends, signs, unit_kernel
-from overtone.features.fourier import matern
+from overtone.features.fourier import matern, more, these_of
 from overtone.features.pinned_marginals import Place, pinned_marginals
 from overtone.kernels import AbstractMatern
 from overtone.linalg import Identity
@@ -75,6 +75,23 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         first = L.T @ (from_a + signs(self.order)[:, None] * before + F.T @ after)
         second = known.amplitude[:, None] * waves + known.B.T @ (gap.T @ after - from_a)
         return jnp.sqrt(kernel.variance) * jnp.concatenate([first, second, third + last.T @ after])
+
+    def finer(self):
+        return PinnedFourierFeatures(self.a, self.b, more(self.num_frequencies), self.order)
+
+    def part_of(self, kernel, finer: Any, v):
+        """v1 and v2 are among the finer ones; v3 is what the further sinusoids and the finer v3 say of s(b)."""
+        kernel, size = self._checked(kernel), self.order + 1
+        rho = kernel.rate * (self.b - self.a)
+        known, more_known = (ends(type(kernel), f.num_frequencies, rho, self.a.dtype) for f in (self, finer))
+        first, second, third = v[..., :size], v[..., size:-size], v[..., -size:]
+        here = these_of(self, finer)
+        further = second.at[..., here].set(0)
+        _, gap, last = jnp.split(more_known.after, 3, axis=1)
+        left = further @ (gap @ more_known.B).T + third @ last.T  # of s(b)
+        P = np.asarray(kernel.state_correlation) * signs(self.order)
+        whiten = known.third[:, size : 2 * size] @ jnp.asarray(np.linalg.inv(P), v.dtype)
+        return jnp.concatenate([first, second[..., here], left @ whiten.T], axis=-1)
 
     def normal_equations(self, kernel, X, Y, weights):
         """In O(M) for each row: products of two sinusoids are sums of two, so 4M + 1 sums over the rows say it all."""

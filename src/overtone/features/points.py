@@ -24,5 +24,8 @@ class InducingPoints(AbstractInducingFeatures):
         rounding = 4 * self.num_features * jnp.finfo(self.Z.dtype).eps
         return Dense(kernel.gram(self.Z, self.Z) + jnp.diag(rounding * kernel.diag(self.Z)))
 
+    def functionals(self, functions):
+        return functions(self.Z).T
+
     def Kuf(self, kernel, X):
         return kernel.gram(self.Z, X)

@@ -1,0 +1,114 @@
+"""Draws of whole functions: the same draw gives the same values wherever and whenever it is evaluated.
+
+A draw from the prior of a layer is f = phi(x)^T w with w ~ N(0, I), where phi are finer features than the layer's own,
+so fine that what is left unexplained is next to nothing; for features without finer ones, random waves. The layer's
+whitened variables of that draw are R w, and Matheron's rule (Wilson et al. 2020) makes of it a draw from the posterior,
+    f(x) = A(x)^T (v - R w) + phi(x)^T w,   v ~ q(v).
+What is left, and the noise between layers, is white: a number for each x, drawn from a hash of its digits.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from overtone.features.base import AbstractInducingFeatures, residual
+from overtone.kernels import AbstractKernel, AbstractStationary
+from overtone.layers import GPLayer
+from overtone.model import DeepGP
+from overtone.params import unwrap
+
+WAVES, AT_ONCE = 2000, 8
+
+
+class Finer(eqx.Module):
+    """Finer features of the same kind, whitened."""
+
+    features: AbstractInducingFeatures
+
+    def __call__(self, kernel: AbstractKernel, H: Float[Array, "N J"]) -> Float[Array, "K N"]:
+        return self.features.whitened(kernel, H)
+
+
+class RandomWaves(eqx.Module):
+    """sqrt(2 variance / K) (cos(w x), sin(w x)), w from the spectral density: random Fourier features."""
+
+    frequencies: Float[Array, "half J"]
+
+    def __call__(self, kernel: Any, H: Float[Array, "N J"]) -> Float[Array, "K N"]:
+        phase = self.frequencies @ H.T
+        scale = jnp.sqrt(kernel.variance / len(self.frequencies))
+        return scale * jnp.concatenate([jnp.cos(phase), jnp.sin(phase)])
+
+
+class LayerPath(eqx.Module):
+    """A draw of a layer's P functions."""
+
+    basis: Finer | RandomWaves
+    v: Float[Array, "P M"]
+    w: Float[Array, "P K"]
+    key: PRNGKeyArray
+
+    def __call__(self, layer: GPLayer, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        Z, H = layer.place(X)
+        A, phi = layer.features.whitened(layer.kernel, H), self.basis(layer.kernel, H)
+        std = jnp.sqrt(residual(layer.kernel, phi, H) + layer.noise)
+        return layer.mean_function(Z) + (self.v @ A + self.w @ phi).T + std[:, None] * self._white(X)
+
+    def _white(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        """Standard normal numbers that depend on nothing but the rows themselves."""
+        digits = jax.lax.bitcast_convert_type((X + 0.0).astype(jnp.float32), jnp.uint32)  # 0.0 makes no -0.0
+
+        def one(row):
+            key, _ = jax.lax.scan(lambda key, digit: (jax.random.fold_in(key, digit), None), self.key, row)
+            return jax.random.normal(key, (len(self.v),), X.dtype)
+
+        return jax.vmap(one)(digits)
+
+
+def draw_path(layer: GPLayer, key: PRNGKeyArray, prior: bool) -> LayerPath:
+    """A draw from the posterior of an unwrapped layer, or from its prior."""
+    basis_key, v_key, w_key, row_key = jax.random.split(key, 4)
+    features, kernel, num_outputs = layer.features, layer.kernel, layer.num_outputs
+    finer, dtype = features.finer(), layer.q.mean.dtype
+    if finer is not None:
+        basis = Finer(finer)
+        w = jax.random.normal(w_key, (num_outputs, finer.num_features), dtype)
+        of_w = features.part_of(kernel, finer, w)
+    elif isinstance(kernel, AbstractStationary):
+        dims = features.functionals(lambda X: X.T).shape[1]
+        basis = RandomWaves(kernel.frequencies(basis_key, (WAVES, dims)))
+        w = jax.random.normal(w_key, (num_outputs, 2 * WAVES), dtype)
+        u = features.functionals(lambda X: basis(kernel, X))
+        of_w = w @ features.Kuu(kernel).whiten(u).T
+    else:
+        raise TypeError(f"functions of a {type(kernel).__name__} kernel need features that have finer ones.")
+    v = of_w if prior else jnp.swapaxes(layer.q.sample(v_key), 0, 1).reshape(num_outputs, -1)
+    return LayerPath(basis, v - of_w, w, row_key)
+
+
+def draw_paths(model: DeepGP, key: PRNGKeyArray, num: int, prior: bool) -> list[LayerPath]:
+    """Draws of the functions of all layers; arrays have a leading axis of length `num`."""
+    model, keys = unwrap(model), jax.random.split(key, (len(model.layers), num))
+    return [
+        eqx.filter_vmap(lambda k, layer=layer: draw_path(layer, k, prior))(layer_keys)
+        for layer, layer_keys in zip(model.layers, keys, strict=True)
+    ]
+
+
+def follow(model: DeepGP, paths: list[LayerPath], X: Float[Array, "N D"]) -> tuple[Array, list[Array]]:
+    """What each draw expects of y, and its values in each layer: (..., draws, N, units)."""
+    model = unwrap(model)
+
+    def one(paths):
+        values, inputs, H = [], X, X
+        for layer, path in zip(model.layers, paths, strict=True):
+            inputs, H = H, path(layer, H)
+            values.append(H)
+        known = model.likelihood_at(inputs[None]).predictive(H[None], jnp.zeros_like(H[None]))
+        return known.mean(), values
+
+    arrays, static = eqx.partition(paths, eqx.is_array)
+    return jax.lax.map(lambda given: one(eqx.combine(given, static)), arrays, batch_size=AT_ONCE)
