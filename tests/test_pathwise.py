@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from overtone.build import build
+from overtone.compiling import quickly_compiled
 from overtone.config import Config
 from overtone.kernels import Matern32, SquaredExponential
 from overtone.params import unwrap
@@ -30,8 +31,15 @@ def shallow(method, preset="default", **settings):
 
 
 def draws(model, prior):
-    paths = draw_paths(model, jax.random.key(1), NUM, prior)
-    return np.asarray(eqx.filter_jit(follow)(model, paths, jnp.asarray(AT))[1][-1])
+    paths = quickly_compiled(draw_paths)(model, jax.random.key(1), NUM, prior)
+    return np.asarray(quickly_compiled(follow)(model, paths, jnp.asarray(AT))[1][-1])
+
+
+@quickly_compiled
+def exact(layer, X):
+    """K, A, and the layer's own means and variances."""
+    _, H = layer.place(X)
+    return layer.kernel.gram(H, H), layer.features.whitened(layer.kernel, H), *layer(X)
 
 
 CASES = {
@@ -48,13 +56,11 @@ def test_covariances_of_draws_are_those_of_the_process(name):
     method, settings = CASES[name]
     model = shallow(method, **settings)
     layer = model.layers[0]
-    _, H = layer.place(jnp.asarray(AT))
-    K, A = np.asarray(layer.kernel.gram(H, H)), np.asarray(layer.features.whitened(layer.kernel, H))
+    K, A, mean, var = map(np.asarray, exact(layer, jnp.asarray(AT)))
     within = 5 * np.diag(K).max() * (2 / NUM) ** 0.5  # standard errors
     prior = draws(model, True)[..., 0]
     assert np.all(np.abs(np.cov(prior.T) - K) < within)
     posterior, q = draws(model, False), layer.q
-    mean, var = layer(jnp.asarray(AT))
     for output in range(2):
         S = np.zeros((A.shape[0], A.shape[0]))
         size = q.mean.shape[2]
@@ -62,11 +68,17 @@ def test_covariances_of_draws_are_those_of_the_process(name):
             root = np.asarray(q.unit)[block, :, output] * np.exp(np.asarray(q.log_diag))[block, output]
             part = slice(block * size, (block + 1) * size)
             S[part, part] = root @ root.T
-        exact = K - A.T @ A + A.T @ S @ A
-        np.testing.assert_allclose(np.diag(exact), var[:, output], rtol=1e-6)
-        scale = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))
-        assert np.all(np.abs(np.cov(posterior[..., output].T) - exact) < 5 * scale * (2 / NUM) ** 0.5)
+        covariance = K - A.T @ A + A.T @ S @ A
+        np.testing.assert_allclose(np.diag(covariance), var[:, output], rtol=1e-6)
+        scale = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
+        assert np.all(np.abs(np.cov(posterior[..., output].T) - covariance) < 5 * scale * (2 / NUM) ** 0.5)
         assert np.all(np.abs(posterior[..., output].mean(axis=0) - mean[:, output]) < 5 * np.sqrt(var[:, output] / NUM))
+
+
+@quickly_compiled
+def both(features, kernel, finer, H):
+    R = features.part_of(kernel, finer, jnp.eye(finer.num_features)).T
+    return R, features.whitened(kernel, H), finer.whitened(kernel, H)
 
 
 @pytest.mark.usefixtures("x64")
@@ -75,10 +87,8 @@ def test_the_features_are_a_part_of_the_finer_ones(name):
     method, settings = CASES[name]
     layer = shallow(method, **settings).layers[0]
     finer = layer.features.finer()
-    R = layer.features.part_of(layer.kernel, finer, jnp.eye(finer.num_features)).T
-    _, H = layer.place(jnp.asarray(AT))
-    expected = layer.features.whitened(layer.kernel, H)
-    np.testing.assert_allclose(R @ finer.whitened(layer.kernel, H), expected, atol=2e-6)
+    R, coarse, fine = map(np.asarray, both(layer.features, layer.kernel, finer, layer.place(jnp.asarray(AT))[1]))
+    np.testing.assert_allclose(R @ fine, coarse, atol=2e-6)
     np.testing.assert_allclose(R @ R.T, np.eye(len(R)), atol=2e-6)
 
 

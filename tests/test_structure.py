@@ -37,6 +37,7 @@ ORDER = [
     {"plots"},
     {"report"},
     {"demo"},
+    {"commands"},
     {"cli"},
 ]
 RANK = {name: rank for rank, group in enumerate(ORDER) for name in group}

@@ -17,6 +17,7 @@ from overtone.tables import TableError, some
 
 log = logging.getLogger(__name__)
 MOST_CATEGORIES = 50
+CLASSES = ("bernoulli", "softmax")
 MISSING = ("error", "drop", "mean")
 NOTHING = ("", "na", "n/a", "nan", "null", "?")  # text that stands for a missing value
 NO_NUMBER = (*NOTHING, "none")  # but among words, "none" may well mean something
@@ -238,19 +239,49 @@ def _encoded(column: Column, series: pl.Series) -> np.ndarray:
     return series.cast(pl.Float64).to_numpy()[:, None]
 
 
+def is_label(series: pl.Series, likelihood: str) -> bool:
+    """Does a target hold classes? By the likelihood, or by itself."""
+    kind = _kind(series)[0] if series.null_count() < series.len() else "number"
+    if likelihood in CLASSES:
+        return True
+    if likelihood == "auto":
+        return kind in ("category", "boolean")
+    if kind not in ("number", "boolean"):
+        raise TableError(
+            f"the target {series.name!r} is a {kind}, and likelihood {likelihood!r} is for numbers; leave it to 'auto'."
+        )
+    return False
+
+
+def labels_of(series: pl.Series) -> np.ndarray:
+    """The classes to predict, as words; None where they are missing."""
+    column = _column(series, calendar=False) if series.dtype == pl.String else None
+    if column and column.kind == "time":
+        raise TableError(f"the target {series.name!r} is a time, and only numbers and classes can be predicted.")
+    labels = _words(series, NOTHING).to_numpy()
+    if all(label is None for label in labels):
+        raise TableError(f"the target {series.name!r} has no value at all.")
+    _say_dropped(sum(label is None for label in labels))
+    return labels
+
+
 def target_of(series: pl.Series) -> np.ndarray:
     """The numbers to predict; NaN where they are missing."""
-    kind = _column(series, calendar=False).kind if series.dtype != pl.Boolean else "boolean"
-    if kind != "number":
-        raise TableError(f"the target {series.name!r} is a {kind}, and only numbers can be predicted.")
-    values = _encoded(Column(series.name, "number"), series)[:, 0]
+    kind = _column(series, calendar=False).kind
+    if kind not in ("number", "boolean"):
+        raise TableError(f"the target {series.name!r} is a {kind}, and only numbers and classes can be predicted.")
+    values = _encoded(Column(series.name, kind), series)[:, 0]
     if len(bad := np.flatnonzero(np.isinf(values))):
         raise TableError(f"the target {series.name!r} has an infinite value in row {bad[0] + 1}.")
     if np.all(np.isnan(values)):
         raise TableError(f"the target {series.name!r} has no value at all.")
-    if gaps := int(np.isnan(values).sum()):
-        log.info("%d rows without a target are left out", gaps)
+    _say_dropped(int(np.isnan(values).sum()))
     return values
+
+
+def _say_dropped(num: int) -> None:
+    if num:
+        log.info("%d rows without a target are left out", num)
 
 
 def as_frame(X: Any) -> pl.DataFrame | None:

@@ -31,6 +31,7 @@ class DeepGPEstimator(BaseEstimator):
 
     n_features_in_: int
     encoder_: Any
+    exposure_: str | None = None  # its name
 
     def __init__(
         self,
@@ -174,6 +175,7 @@ class DeepGPEstimator(BaseEstimator):
             "history": {**asdict(self.history_), "loss": None},
             "inputs": [str(name) for name in getattr(self, "feature_names_in_", ())],
             "target": self.target_,
+            "exposure": self.exposure_,
             "encoder": self.encoder_ and self.encoder_.to_json(),
         }
         of_targets, about_targets = self._target_state()
@@ -193,7 +195,7 @@ class DeepGPEstimator(BaseEstimator):
         model.n_features_in_ = len(model.x_scaling_.shift)
         if about["inputs"]:
             vars(model)["feature_names_in_"] = np.array(about["inputs"], object)
-        model.target_ = about["target"]
+        model.target_, model.exposure_ = about["target"], about["exposure"]
         model.encoder_ = about["encoder"] and _encoding().Encoder.from_json(about["encoder"])
         example = model._restore_targets(arrays, about)
         with jax.enable_x64(True):

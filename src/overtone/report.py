@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from overtone import __version__, plots
-from overtone.sklearn import DeepGPRegressor
+from overtone.sklearn import DeepGPClassifier
 
 MOST_EFFECTS, MOST_ROWS = 8, 5000
 ENOUGH_ROWS, FEW_STEPS, LARGE_RESIDUAL, OFF = 50, 100, 0.1, 0.05  # for a word of warning
@@ -21,19 +21,22 @@ NAMES = {
     "rows": "rows",
     "rmse": "root mean squared error",
     "standardised_rmse": "the same, in standard deviations of the training targets",
+    "accuracy": "rows whose most probable class is right",
+    "brier": "Brier score",
     "log_density": "mean log density, in nats",
     "crps": "continuous ranked probability score",
     "coverage_50": "values inside the 50 % interval",
     "coverage_80": "values inside the 80 % interval",
     "coverage_95": "values inside the 95 % interval",
 }
+SHARES = ("accuracy", "coverage_50", "coverage_80", "coverage_95")
 STYLE = """
 :root { color-scheme: light; font-family: system-ui, sans-serif; line-height: 1.5; color: #1a1a1a; }
 body { max-width: 60rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2rem; border-bottom: 1px solid #ddd; }
 table { border-collapse: collapse; } td { padding: .15rem 1rem .15rem 0; vertical-align: top; }
 td:last-child { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
 .wide { grid-column: 1 / -1; } figure { margin: 0; break-inside: avoid; } svg { width: 100%; height: auto; }
 figcaption { font-size: .9rem; color: #444; }
 .warning { background: #fff4e0; border-left: .3rem solid #e08a00; padding: .4rem .8rem; margin: .4rem 0; }
@@ -42,34 +45,44 @@ figcaption { font-size: .9rem; color: #444; }
 """
 
 
-def report(model: DeepGPRegressor, X, y, *, names: list[str], target: str = "y", time: int | None = None) -> str:
+def report(model: Any, X, y, *, names: list[str], target: str = "y", time: int | None = None, exposure=None) -> str:
     """The page as HTML, for rows X (N, D) and y with the model's input names; `time` is the column that is time."""
-    X, y = model.inputs(X), np.asarray(y, float)
-    found, residual = model.evaluate(X, y), model.residual_fraction(X)
+    X, y, counted = model.inputs(X), np.asarray(y), {} if exposure is None else {"exposure": np.asarray(exposure)}
+    found, residual = model.evaluate(X, y, **counted), model.residual_fraction(X)
     keep = np.sort(np.random.default_rng(0).permutation(len(X))[:MOST_ROWS])
-    X, y = X[keep], y[keep]
+    X, y, counted = X[keep], y[keep], {name: values[keep] for name, values in counted.items()}
+    rates = y / counted["exposure"] if counted else y  # predictions are for an exposure of 1
     moves = plots.relevance(model, X)
     order = [int(i) for i in np.argsort(-moves)][:MOST_EFFECTS]
-    main = time if time is not None else order[0]
+    main, classes = time if time is not None else order[0], isinstance(model, DeepGPClassifier)
+    what = "Probabilities" if classes else "Predictions"
+    dots = "" if classes and len(model.classes_) > 2 else " and values (dots in red)"
 
     def prediction(ax: Axes) -> None:
-        plots.prediction(model, X, y, ax, column=main).set(xlabel=names[main], ylabel=target)
+        plots.prediction(model, X, rates, ax, column=main).set(xlabel=names[main], ylabel=target)
         if time is not None:
             ax.xaxis_date()  # days since 1970, as matplotlib counts them
 
     figures = [
         _figure(
             prediction,
-            f"Predictions (blue, with their standard deviations) and values (red) against {names[main]}.",
+            f"{what} (with their standard deviations){dots} against {names[main]}.",
             wide=True,
         ),
-        _figure(lambda ax: plots.calibration(model, X, y, ax), "Calibration: on the diagonal, intervals are honest."),
-        _figure(lambda ax: plots.residuals(model, X, y, ax), "Residuals: 19 of 20 belong into the band."),
+        _figure(
+            lambda ax: plots.calibration(model, X, y, ax, **counted),
+            f"Calibration: on the diagonal, {'probabilities' if classes else 'intervals'} are honest.",
+        ),
         _figure(lambda ax: plots.training(model, ax), "Training: the bound on the evidence at each step."),
         _figure(
             lambda ax: plots.spectrum(model, X, ax, column=main), f"Spectrum of the prediction along {names[main]}."
         ),
     ]
+    if not classes:
+        residuals = _figure(
+            lambda ax: plots.residuals(model, X, y, ax, **counted), "Residuals: 19 of 20 belong into the band."
+        )
+        figures.insert(2, residuals)
     effects = [
         _figure(
             lambda ax, i=i: plots.effect(model, X, i, ax).set(xlabel=names[i], ylabel=target),
@@ -78,8 +91,11 @@ def report(model: DeepGPRegressor, X, y, *, names: list[str], target: str = "y",
         for i in order
     ]
     hidden = [
-        _figure(lambda ax, i=i: plots.layer(model, X, i, ax).set(xlabel=names[0]), f"Layer {i + 1}, its first unit.")
-        for i in range(len(model.model_.layers) - 1 if X.shape[1] == 1 else 0)
+        _figure(
+            lambda ax, i=i: plots.layer(model, X, i, ax, column=main).set(xlabel=names[main]),
+            f"Layer {i + 1}, its units along {names[main]}.",
+        )
+        for i in range(len(model.model_.layers) - 1)
     ]
     config = model.config_
     variables = "frequencies" if config.fourier else "inducing points"
@@ -92,7 +108,7 @@ def report(model: DeepGPRegressor, X, y, *, names: list[str], target: str = "y",
         "residual fraction of each layer": ", ".join(f"{share:.2g}" for share in residual),
         "Overtone": __version__,
     }
-    metrics = {NAMES[name]: f"{value:.1%}" if "coverage" in name else f"{value:.6g}" for name, value in found.items()}
+    metrics = {NAMES[name]: f"{value:.1%}" if name in SHARES else f"{value:.6g}" for name, value in found.items()}
     sections = [
         ("What to know", _notes(warnings_of(model, X, found, residual))),
         ("How good it is", _table(metrics)),
@@ -109,14 +125,14 @@ def report(model: DeepGPRegressor, X, y, *, names: list[str], target: str = "y",
     )
 
 
-def warnings_of(model: DeepGPRegressor, X: np.ndarray, found: dict[str, float], residual: list[float]) -> list[str]:
+def warnings_of(model: Any, X: np.ndarray, found: dict[str, float], residual: list[float]) -> list[str]:
     """What a user should know before trusting the predictions, in plain words."""
     notes = [model.history_.message] if model.history_.message else []
     if found["rows"] < ENOUGH_ROWS:
         notes.append(f"There are only {found['rows']} rows here: the figures below are rough.")
     if len(model.history_.loss) < FEW_STEPS:
         notes.append(f"Training had {len(model.history_.loss)} steps only: give it more time.")
-    for level in (50, 80, 95) if found["rows"] >= ENOUGH_ROWS else ():
+    for level in (50, 80, 95) if found["rows"] >= ENOUGH_ROWS and "coverage_50" in found else ():
         share = found[f"coverage_{level}"]
         if abs(share - level / 100) > OFF + 0.5 / found["rows"] ** 0.5:
             how = "narrow: the model is too sure" if share < level / 100 else "wide: the model is better than it thinks"
@@ -126,7 +142,7 @@ def warnings_of(model: DeepGPRegressor, X: np.ndarray, found: dict[str, float], 
             f"The features of a layer miss {max(residual):.0%} of what its kernel could express: more frequencies, or "
             f"more time, would help."
         )
-    if found["standardised_rmse"] > 0.95:
+    if found.get("standardised_rmse", 0) > 0.95:
         notes.append("The predictions are hardly better than the target's mean: the inputs may not tell much about it.")
     low, high = model.x_scaling_.shift, model.x_scaling_.shift + model.x_scaling_.scale
     outside = float(np.mean(np.any((X < low - 1e-9) | (X > high + 1e-9), axis=1)))

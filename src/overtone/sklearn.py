@@ -68,6 +68,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
             config = replace(config, likelihood="poisson")
         if exposure is not None and config.likelihood != "poisson":
             raise ValueError(f"an exposure belongs to counts; got likelihood={config.likelihood!r}, not 'poisson'.")
+        name = getattr(exposure, "name", None)
+        self.exposure_ = None if name is None else str(name)
         standard, counts = checked_scaling("y", standardise, Y), config.likelihood == "poisson"
         self.y_scaling_ = Affine(0 * standard.shift, np.ones_like(standard.scale)) if counts else standard
         self.y_spread_ = standard.scale
@@ -214,7 +216,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         check_classification_targets(y)
         self.classes_, place = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"all rows are of the class {self.classes_[0]!r}; a fit needs two classes or more.")
+            raise ValueError(f"all rows are of the class {self.classes_.tolist()[0]!r}; a fit needs two classes or more.")
         likelihood = ("bernoulli" if len(self.classes_) == 2 else "softmax") if config.likelihood == "auto" else None
         config = replace(config, likelihood=likelihood or config.likelihood)
         if config.likelihood == "bernoulli" and len(self.classes_) > 2:
@@ -231,7 +233,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def predict(self, X) -> np.ndarray:
         """The most probable class of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        return self._fitted().classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def log_predictive_density(self, X, y) -> np.ndarray:
         """log p(y | x) of each row."""
@@ -259,7 +261,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def _targets(self, y) -> np.ndarray:
         y, classes = np.asarray(y), self._fitted().classes_
-        if unknown := set(np.unique(y)) - set(classes):
+        if unknown := set(np.unique(y).tolist()) - set(classes.tolist()):
             raise ValueError(f"y has the class {unknown.pop()!r}, which the model was not fitted to.")
         return np.searchsorted(classes, y).reshape(-1, 1).astype(self.config_.dtype)
 

@@ -1,0 +1,271 @@
+"""What each command does, given its arguments. Heavy imports wait until they are needed."""
+
+import argparse
+import json
+import logging
+import signal
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from overtone.config import Config
+
+log = logging.getLogger("overtone")
+BOUNDS = (0.025, 0.975)  # of the columns lower and upper
+
+
+def fit(chosen: argparse.Namespace) -> None:
+    import numpy as np
+    import polars as pl
+
+    from overtone.encoding import Encoder, is_label, labels_of, target_of
+    from overtone.tables import TableError, read_table, some
+
+    if chosen.resume and not chosen.checkpoint:
+        raise ValueError("--resume needs --checkpoint FOLDER, where the training to resume has left its checkpoint.")
+    if chosen.checkpoint and not chosen.resume and any(Path(chosen.checkpoint).glob("*.checkpoint")):
+        raise ValueError(f"{chosen.checkpoint}: there is a checkpoint already; add --resume, or choose another folder.")
+    if not Path(chosen.out).absolute().parent.is_dir():
+        raise ValueError(f"{chosen.out}: there is no such folder to write to.")
+    if not 0 <= chosen.validate < 1:
+        raise ValueError(f"--validate must be a share of the rows, from 0 to below 1; got {chosen.validate}.")
+    settings = {f.name: getattr(chosen, f.name) for f in fields(Config)}
+    Config(**settings).validate()
+    frame = read_table(chosen.table)
+    known = [name for name in (chosen.target, chosen.exposure) if name is not None]
+    inputs = chosen.inputs.split(",") if chosen.inputs else [name for name in frame.columns if name not in known]
+    absent = [name for name in (*known, *inputs) if name not in frame.columns]
+    if absent or not inputs:
+        there = some(frame.columns, 20)
+        raise TableError(f"{chosen.table}: there is no column {some(absent) or 'to predict from'}, but {there}.")
+    try:
+        classes = is_label(frame[chosen.target], chosen.likelihood)
+        y = labels_of(frame[chosen.target]) if classes else target_of(frame[chosen.target])
+        there = np.array([label is not None for label in y]) if classes else ~np.isnan(y)
+        frame, y = frame.filter(pl.Series(there)), y[there]
+        exposure = _exposure(frame, chosen.exposure)
+        encoder = Encoder.fit(frame.select(inputs), missing=chosen.missing, calendar=chosen.calendar)
+        X = encoder.encode(frame)
+    except TableError as error:
+        raise TableError(f"{chosen.table}: {error}") from None
+    kept = ~np.isnan(X).any(axis=1)
+    X, y, exposure = X[kept], y[kept], None if exposure is None else exposure[kept]
+    if len(y) < 2:
+        raise TableError(f"{chosen.table}: {len(y)} complete rows; a fit needs at least 2.")
+    log.info("%d rows, target %s, inputs: %s", len(y), chosen.target, some(encoder.inputs, 20))
+    order = np.random.default_rng(chosen.random_state).permutation(len(y))
+    held_out, rows = np.split(order, [round(chosen.validate * len(y)) if len(y) >= 20 else 0])
+
+    from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
+
+    kind: Any = DeepGPClassifier if classes else DeepGPRegressor
+    model, stopped, rows = kind(**settings, verbose=not chosen.quiet), _Stop(), np.sort(rows)
+    with stopped:
+        model.fit(X[rows], y[rows], **_of_rows(exposure, rows), checkpoint=chosen.checkpoint, stop=stopped)
+    model.encoder_, model.target_, model.exposure_ = encoder, chosen.target, chosen.exposure
+    model.save(chosen.out)
+    if model.history_.message:
+        log.info("%s", model.history_.message)
+    print(f"{len(rows)} rows, {len(model.history_.loss)} steps, {model.history_.seconds:.0f} s")
+    if len(held_out):
+        print("\nOn the held-out rows:")
+        seen = np.isin(y[held_out], model.classes_) if classes else np.ones(len(held_out), bool)
+        held_out = held_out[seen]  # a rare class may be among these rows alone
+        _print_table(model.evaluate(X[held_out], y[held_out], **_of_rows(exposure, held_out)))
+    shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(X[rows[:2000]]))
+    print(f"\nResidual fraction of each layer (near 0, the frequencies are enough): {shares}")
+    print(f"Written: {chosen.out}")
+
+
+def predict(chosen: argparse.Namespace) -> None:
+    import numpy as np
+    import polars as pl
+
+    from overtone.sklearn import load
+    from overtone.tables import TableError, TableWriter, read_chunks
+
+    model: Any = load(chosen.model)
+    encoder = _encoder(model, chosen.model)
+    levels = [number("--quantiles", text) for text in chosen.quantiles.split(",")] if chosen.quantiles else []
+    writer = TableWriter(chosen.out)
+    total = 0
+    with writer:
+        for part, chunk in enumerate(read_chunks(chosen.table)):
+            try:
+                X, exposure = encoder.encode(chunk), _exposure(chunk, model.exposure_)
+            except TableError as error:
+                raise TableError(f"{chosen.table}, from row {total + 1} on: {error}") from None
+            kept = ~np.isnan(X).any(axis=1)
+            found = _predicted(model, X[kept], levels, chosen.samples, part, _of_rows(exposure, kept))
+            place = np.where(kept, np.cumsum(kept) - 1, kept.sum())  # one beyond the last, there is nothing
+            columns = [pl.Series(name, [*value.tolist(), None]) for name, value in found.items()]
+            writer.add(chunk.with_columns([column.gather(place) for column in columns]))
+            total += len(X)
+    print(f"{total} rows\nWritten: {chosen.out}")
+
+
+def _predicted(model: Any, X, levels: list[float], num_samples: int, seed: int, exposure: dict) -> dict[str, Any]:
+    """The columns that `predict` adds; without rows, empty ones."""
+    import numpy as np
+
+    if len(_labels(model)):
+        if levels:
+            raise ValueError("--quantiles are of numbers, and this model predicts classes.")
+        found = model.predict_proba(X) if len(X) else np.zeros((0, len(model.classes_)))
+        columns = {"prediction": model.classes_[np.argmax(found, axis=1)]}
+        columns |= {f"probability_{name}": found[:, i] for i, name in enumerate(model.classes_)}
+    else:
+        mean, std = model.predict(X, return_std=True, **exposure) if len(X) else np.zeros((2, 0))
+        bounds = (
+            model.predict_quantiles(X, [*BOUNDS, *levels], **exposure) if len(X) else np.zeros((2 + len(levels), 0))
+        )
+        names = ["mean", "std", "lower", "upper", *(f"quantile_{level:g}" for level in levels)]
+        columns = dict(zip(names, [mean, std, *bounds], strict=True))
+    draws = model.sample_y(X, num_samples, random_state=seed, **exposure).T if len(X) and num_samples else []
+    names = [f"sample_{i + 1}" for i in range(num_samples)]
+    return columns | dict(zip(names, draws if len(X) else np.zeros((num_samples, 0)), strict=True))
+
+
+def _exposure(frame, name: str | None):
+    """The exposures of a table's rows, if the model has any."""
+    from overtone.encoding import target_of
+    from overtone.tables import TableError
+
+    if name is None:
+        return None
+    if name not in frame.columns:
+        raise TableError(f"there is no column {name!r}, the exposure that the model was fitted with.")
+    values = target_of(frame[name])
+    if not (values > 0).all():
+        raise TableError(f"the exposure {name!r} must be positive in every row.")
+    return values
+
+
+def _of_rows(exposure, rows) -> dict[str, Any]:
+    return {} if exposure is None else {"exposure": exposure[rows]}
+
+
+def evaluate(chosen: argparse.Namespace) -> None:
+    model, _, X, y, exposure = _model_and_rows(chosen)
+    found = model.evaluate(X, y, **exposure)
+    if chosen.json:
+        print(json.dumps(found))
+    else:
+        _print_table(found)
+
+
+def report(chosen: argparse.Namespace) -> None:
+    if not Path(chosen.out).absolute().parent.is_dir():
+        raise ValueError(f"{chosen.out}: there is no such folder to write to.")
+    model, encoder, X, y, exposure = _model_and_rows(chosen)
+    from overtone.io import replace_file
+    from overtone.report import report as make
+
+    times = [encoder.inputs.index(column.inputs[0]) for column in encoder.columns if column.kind == "time"]
+    page = make(
+        model, X, y, names=encoder.inputs, target=str(model.target_), time=times[0] if times else None, **exposure
+    )
+    replace_file(chosen.out, page.encode())
+    print(f"Written: {chosen.out}")
+
+
+def _model_and_rows(chosen: argparse.Namespace):
+    """A model, what it makes of tables, and the complete rows of one that has the target too."""
+    import numpy as np
+
+    from overtone.encoding import labels_of, target_of
+    from overtone.sklearn import load
+    from overtone.tables import TableError, read_table
+
+    model: Any = load(chosen.model)
+    frame = read_table(chosen.table)
+    encoder = _encoder(model, chosen.model)
+    if (name := model.target_) is None:
+        raise ValueError(f"{chosen.model}: this model does not know the name of its target; use it from Python.")
+    if name not in frame.columns:
+        raise TableError(f"{chosen.table}: there is no column {name!r}, which the model predicts.")
+    classes = {str(label).lower() if isinstance(label, np.bool_) else str(label): label for label in _labels(model)}
+    try:
+        X, exposure = encoder.encode(frame), _exposure(frame, model.exposure_)
+        y = labels_of(frame[name]) if classes else target_of(frame[name])
+        if unknown := [word for word in y if classes and word is not None and word not in classes]:
+            raise TableError(f"the target {name!r} has {unknown[0]!r}, a class that the model does not know.")
+    except TableError as error:
+        raise TableError(f"{chosen.table}: {error}") from None
+    there = np.array([word is not None for word in y]) if classes else ~np.isnan(y)
+    kept = ~np.isnan(X).any(axis=1) & there
+    if not kept.any():
+        raise TableError(f"{chosen.table}: there is no complete row.")
+    y = np.array([classes[word] for word in y[kept]]) if classes else y[kept]
+    return model, encoder, X[kept], y, _of_rows(exposure, kept)
+
+
+def _labels(model: Any) -> Any:
+    """The classes of a model, if it has any."""
+    return getattr(model, "classes_", ())
+
+
+def info(chosen: argparse.Namespace) -> None:
+    from overtone.sklearn import load
+
+    model: Any = load(chosen.model)
+    config, history = model.config_, model.history_
+    variables = "frequencies" if config.fourier else "points"
+    print(f"{chosen.model}: {config.method}, {len(model.model_.layers)} layers, {config.n_inducing} {variables}")
+    of_classes = f" ({', '.join(map(str, _labels(model)))})" if len(_labels(model)) else ""
+    print(f"target: {model.target_}{of_classes}\ninputs: {', '.join(_encoder(model, chosen.model).inputs)}")
+    print(f"trained for {len(history.loss)} steps, {history.seconds:.0f} s. {history.message}")
+    for field in fields(Config):
+        print(f"    {field.name}: {getattr(config, field.name)}")
+
+
+def demo(chosen: argparse.Namespace) -> None:
+    from overtone.demo import main as run_demo
+
+    run_demo(Path(chosen.out))
+
+
+class _Stop:
+    """Ctrl-C once: training stops and the model is saved. Twice: the program stops."""
+
+    def __init__(self):
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def __enter__(self):
+        self.before = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def _ask(self, *_):
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        print("\novertone: stopping; the best model so far will be saved. Ctrl-C again to give up.", file=sys.stderr)
+
+    def __exit__(self, *_):
+        signal.signal(signal.SIGINT, self.before)
+
+
+def _encoder(model, path: str):
+    """What the model makes of a table: as it was told, or numbers by the names of its inputs."""
+    from overtone.encoding import Column, Encoder
+
+    names = list(map(str, getattr(model, "feature_names_in_", [])))
+    if model.encoder_ is None and not names:
+        raise ValueError(f"{path}: this model was fitted to arrays without names of columns; use it from Python.")
+    return model.encoder_ or Encoder(tuple(Column(name, "number") for name in names))
+
+
+def _print_table(values: dict[str, float]) -> None:
+    for name, value in values.items():
+        print(f"    {name.replace('_', ' '):20} {value:.6g}")
+
+
+def number(flag: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{flag} must be numbers separated by commas; got {text!r}.") from None
