@@ -87,7 +87,9 @@ def test_evaluate_and_info(folder):
 
 BAD = {
     "no target": (["fit", "train.csv", "--target", "z"], "no column 'z', but 'x', 'town', 'y'"),
-    "text target": (["fit", "train.csv", "--target", "town"], "the target 'town' is a category"),
+    "text target": (["fit", "train.csv", "--target", "town", "--likelihood", "gaussian"], "'town' is a category"),
+    "classes": (["fit", "train.csv", "--target", "town", "--exposure", "x"], "exposure belongs to counts"),
+    "exposure": (["fit", "train.csv", "--target", "town", "--exposure", "z"], "no column 'z'"),
     "no file": (["fit", "nowhere.csv", "--target", "y"], "nowhere.csv: there is no such file"),
     "no folder": (["fit", "train.csv", "--target", "y", "--out", "no/where"], "no such folder"),
     "method": (["fit", "train.csv", "--target", "y", "--method", "gp"], "method must be one of"),
@@ -117,6 +119,42 @@ def test_bad_input_is_one_sentence_and_exit_code_2(name, folder, monkeypatch, ca
     assert message in error
     assert error.count("\n") == 1
     assert {path.name for path in folder.iterdir()} == before
+
+
+def test_classes_from_table_to_table(folder):
+    chosen = ["--target", "town", "--out", "classes.safetensors", "--steps", "60", *QUICK]
+    done = run("fit", "train.csv", *chosen, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy" in done.stdout
+    done = run("predict", "classes.safetensors", "new.parquet", "--out", "c.csv", "--samples", "1", folder=folder)
+    assert done.returncode == 0, done.stderr
+    found = pl.read_csv(folder / "c.csv")
+    assert found.columns[3:] == ["prediction", "probability_here", "probability_there", "sample_1"]
+    np.testing.assert_allclose(found["probability_here"] + found["probability_there"], 1)
+    assert (found["prediction"] == found["town"]).mean() > 0.9  # y is higher here
+    done = run("evaluate", "classes.safetensors", "new.parquet", "--json", folder=folder)
+    assert json.loads(done.stdout)["accuracy"] == pytest.approx((found["prediction"] == found["town"]).mean())
+    assert "(here, there)" in run("info", "classes.safetensors", folder=folder).stdout
+
+
+def test_counts_with_an_exposure(folder):
+    hours, x = RNG.uniform(0.5, 5, 200), RNG.uniform(0, 6, 200)
+    counts = RNG.poisson(hours * np.exp(np.sin(x)))
+    frame = pl.DataFrame({"x": x, "hours": hours, "calls": counts})
+    frame[:150].write_csv(folder / "calls.csv")
+    frame[150:].with_columns(pl.when(pl.col("x") > 3).then(pl.col("x"))).write_csv(folder / "more.csv")
+    chosen = ["--target", "calls", "--exposure", "hours", "--out", "calls.safetensors", "--missing", "drop"]
+    done = run("fit", "calls.csv", *chosen, "--steps", "60", *QUICK, folder=folder)
+    assert done.returncode == 0, done.stderr
+    done = run("predict", "calls.safetensors", "more.csv", "--out", "d.parquet", folder=folder)
+    assert done.returncode == 0, done.stderr
+    found = pl.read_parquet(folder / "d.parquet")
+    np.testing.assert_array_equal(
+        found["mean"].is_null(), found["x"].is_null()
+    )  # rows with gaps stay, without a prediction
+    there = found.drop_nulls().with_columns(pl.col("hours").cast(float))
+    assert np.mean(np.abs(there["mean"] / there["hours"] / np.exp(np.sin(there["x"])) - 1)) < 0.4
+    assert main(["predict", str(folder / "calls.safetensors"), str(folder / "new.parquet"), "--out", "e.csv"]) == 2
 
 
 def test_a_wide_table_works(folder):

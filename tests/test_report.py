@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from overtone.report import report, warnings_of
-from overtone.sklearn import DeepGPRegressor
+from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(0, 10, size=(200, 2))
@@ -61,6 +61,15 @@ def test_it_warns_in_plain_words(model):
     assert "more frequencies" in " ".join(warnings_of(model, X, found, [0.0, 0.4]))
     assert "only 3 rows" in " ".join(warnings_of(model, X, {**found, "rows": 3}, [0.0]))
     assert "hardly better" in " ".join(warnings_of(model, X, {**found, "standardised_rmse": 1.0}, [0.0]))
+
+
+def test_it_speaks_of_classes_where_there_are_any():
+    labels = np.where(Y > 0.3, "high", np.where(Y < -0.3, "low", "middle"))
+    model = DeepGPClassifier("vff", n_inducing=4, max_steps=30).fit(X, labels)
+    page = report(model, X, labels, names=["time", "noise"], target="level")
+    assert f"{model.evaluate(X, labels)['accuracy']:.1%}" in page
+    assert "P(middle)" in page
+    assert "Residuals" not in page
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium: the report is not looked at in a browser")

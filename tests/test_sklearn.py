@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from overtone.config import Config
-from overtone.sklearn import DeepGPRegressor
+from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, size=(60, 2))
@@ -29,7 +29,9 @@ def fitted() -> DeepGPRegressor:
 
 
 @pytest.mark.filterwarnings("ignore")  # the checks warn of what they skip
-@parametrize_with_checks([DeepGPRegressor("vff", max_steps=100, n_inducing=5)])  # one layer: quicker to compile
+@parametrize_with_checks(  # one layer: quicker to compile
+    [DeepGPRegressor("vff", max_steps=100, n_inducing=5), DeepGPClassifier("vff", max_steps=30, n_inducing=4)]
+)
 def test_scikit_learn_s_checks(estimator, check):
     check(estimator)
 

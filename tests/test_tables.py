@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overtone.encoding import MOST_CATEGORIES, Encoder, target_of
+from overtone.encoding import MOST_CATEGORIES, Encoder, is_label, labels_of, target_of
 from overtone.tables import TableError, read_chunks, read_table
 
 BAD = {
@@ -153,13 +153,33 @@ def test_a_target_must_be_numbers():
     np.testing.assert_array_equal(target_of(pl.Series("y", ["1", "", "-2e3"])), [1, np.nan, -2000])
     for values, message in (
         (["a", "b"], "'y' is a category"),
-        (["yes", "no"], "'y' is a boolean"),
         (["2020-01-01"], "'y' is a time"),
         (["1", "inf"], "infinite value in row 2"),
         (["", "NA"], "no value at all"),
     ):
         with pytest.raises(TableError, match=message):
             target_of(pl.Series("y", values))
+
+
+def test_words_and_truth_are_classes_unless_the_likelihood_says_otherwise():
+    words, truth = pl.Series("y", ["a", "b", None]), pl.Series("y", ["yes", "no", ""])
+    numbers = pl.Series("y", [0, 1, None])
+    assert is_label(words, "auto")
+    assert is_label(truth, "auto")
+    assert not is_label(numbers, "auto")
+    assert is_label(numbers, "bernoulli")
+    assert labels_of(truth).tolist() == ["yes", "no", None]
+    assert labels_of(numbers).tolist() == ["0", "1", None]
+    assert labels_of(pl.Series("y", [True, False])).tolist() == ["true", "false"]
+    np.testing.assert_array_equal(target_of(truth), [1, 0, np.nan])
+    for make, message in (
+        (lambda: is_label(words, "gaussian"), "likelihood 'gaussian' is for numbers"),
+        (lambda: labels_of(pl.Series("y", ["2020-01-01", "2020-01-02"])), "'y' is a time"),
+        (lambda: labels_of(pl.Series("y", ["", None])), "no value at all"),
+        (lambda: labels_of(pl.Series("y", [f"town {i}" for i in range(60)])), "60 different values"),
+    ):
+        with pytest.raises(TableError, match=message):
+            make()
 
 
 cells = st.one_of(st.text(max_size=8), st.integers().map(str), st.floats().map(str), st.dates().map(str))

@@ -42,6 +42,8 @@ def fit(chosen: argparse.Namespace) -> None:
     try:
         classes = is_label(frame[chosen.target], chosen.likelihood)
         y = labels_of(frame[chosen.target]) if classes else target_of(frame[chosen.target])
+        if classes and chosen.exposure:
+            raise TableError(f"an exposure belongs to counts, and the target {chosen.target!r} holds classes.")
         there = np.array([label is not None for label in y]) if classes else ~np.isnan(y)
         frame, y = frame.filter(pl.Series(there)), y[there]
         exposure = _exposure(frame, chosen.exposure)
@@ -100,6 +102,7 @@ def predict(chosen: argparse.Namespace) -> None:
             found = _predicted(model, X[kept], levels, chosen.samples, part, _of_rows(exposure, kept))
             place = np.where(kept, np.cumsum(kept) - 1, kept.sum())  # one beyond the last, there is nothing
             columns = [pl.Series(name, [*value.tolist(), None]) for name, value in found.items()]
+            chunk = encoder.typed(chunk) if chosen.out.endswith(".parquet") else chunk
             writer.add(chunk.with_columns([column.gather(place) for column in columns]))
             total += len(X)
     print(f"{total} rows\nWritten: {chosen.out}")

@@ -216,7 +216,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         check_classification_targets(y)
         self.classes_, place = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"all rows are of the class {self.classes_.tolist()[0]!r}; a fit needs two classes or more.")
+            raise ValueError(f"all rows are of the class {self.classes_.tolist()[0]!r}; a fit needs at least two.")
         likelihood = ("bernoulli" if len(self.classes_) == 2 else "softmax") if config.likelihood == "auto" else None
         config = replace(config, likelihood=likelihood or config.likelihood)
         if config.likelihood == "bernoulli" and len(self.classes_) > 2:
