@@ -63,7 +63,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         if config.likelihood not in (*NOISES, "poisson"):
             raise ValueError(f"likelihood={config.likelihood!r} is for classes; use DeepGPClassifier.")
         X, Y = self._checked(X, y, reset=True, dtype=list(PRECISIONS))
-        self.single_output_ = np.ndim(y) == 1
+        self.single_output_ = np.asarray(y).ndim == 1
         if config.likelihood == "auto" and (exposure is not None or _small_counts(Y)):
             config = replace(config, likelihood="poisson")
         if exposure is not None and config.likelihood != "poisson":
@@ -142,9 +142,9 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def _checked(self, X, y: Any, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and targets (N, P) as arrays; several targets may have gaps, of which validation sees nothing."""
-        gaps = None
-        if np.ndim(y) == 2:
-            y = np.asarray(y, np.float64)
+        gaps, values = None, np.asarray(y)
+        if values.ndim == 2:
+            y = values.astype(np.float64)
             gaps = np.isnan(y)
             if gaps.all(axis=0).any():
                 raise ValueError(f"column {int(np.argmax(gaps.all(axis=0)))} of y has no value at all; leave it out.")
@@ -174,7 +174,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         """What is added to the functions at each row, (N, 1)."""
         if exposure is not None and self._fitted().config_.likelihood != "poisson":
             raise ValueError("an exposure belongs to counts, and this model was fitted to something else.")
-        num = X.shape[0] if hasattr(X, "shape") else len(X)
+        num = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
         return _log_exposure(exposure, num).astype(self._fitted().config_.dtype)
 
     def _in_units(self, values):
