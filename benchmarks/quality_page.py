@@ -71,7 +71,8 @@ def verdict(points: dict) -> list[str]:
     """What the tables say, in sentences."""
     measured = [t for t in NAMES if (t, OURS) in points]
     seeds = {len(points[t, OURS][120]) for t in measured}
-    lines = [f"{len(measured)} of {len(NAMES)} tables are measured, with {min(seeds)} to {max(seeds)} seeds."]
+    num = f"{max(seeds)}" if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
+    lines = [f"{len(measured)} of {len(NAMES)} tables are measured, with {num} seeds."]
     for seconds in TIMES:
         ours = {t: mean(points, t, OURS, seconds, "log_density") for t in measured}
         rivals = {
