@@ -294,6 +294,40 @@ def test_the_poisson_cdf_agrees_with_scipy(rate):
     np.testing.assert_allclose(found, stats.poisson.cdf(k, rate), atol=2e-4)
 
 
+@pytest.mark.parametrize(("rate", "var"), [(0.3, 1.0), (50.0, 0.3), (1e4, 0.04), (1e5, 0.5)])
+def test_counts_of_any_size_have_their_distribution(rate, var):
+    """Also where the Poisson distribution is far narrower than what is known of its rate."""
+    likelihood, mean = Poisson(jnp.zeros(1)), np.log(rate)
+    for z in (-2.0, 0.0, 1.5):
+        count = float(np.floor(np.exp(mean + z * var**0.5)))
+
+        def density(f, count=count):
+            return stats.poisson.pmf(count, np.exp(f)) * stats.norm.pdf(f, mean, var**0.5)
+
+        narrow = 1 / (1 / var + count) ** 0.5  # about as wide as the integrand is
+        points = np.log(count + 0.5) + narrow * np.array([-8.0, -2.0, 0.0, 2.0, 8.0])
+        exact, _ = integrate.quad(density, mean - 9 * var**0.5, mean + 9 * var**0.5, points=points, limit=500)
+        y = jnp.asarray([[count, 0.0]])
+        found = likelihood.log_predictive(y, jnp.full((1, 1), mean), jnp.full((1, 1), var))
+        assert float(found[0, 0]) == pytest.approx(np.log(exact), abs=0.01)
+    whole = likelihood.predictive(jnp.full((1, 1, 1), mean), jnp.full((1, 1, 1), var))
+    rng = np.random.default_rng(0)
+    draws = rng.poisson(np.exp(mean + var**0.5 * rng.standard_normal(200_000)))
+    assert float(whole.mean()[0, 0]) == pytest.approx(draws.mean(), rel=0.02)
+    assert float(whole.std()[0, 0]) == pytest.approx(draws.std(), rel=0.06)
+    for level in (0.05, 0.25, 0.75, 0.95):
+        at = np.asarray(whole.quantile(level))[0, 0]
+        assert np.mean(draws < at) - 0.01 < level < np.mean(draws <= at) + 0.01
+
+
+@pytest.mark.parametrize("degrees", [3.0, 10.0])
+def test_students_t_knows_how_rare_an_outlier_is(degrees):
+    likelihood = StudentT(jnp.asarray([0.5]), jnp.asarray([degrees]))
+    y, nothing = jnp.asarray([[0.0], [3.0], [20.0], [1000.0]]), jnp.zeros((4, 1))
+    exact = stats.t.logpdf(np.asarray(y), degrees, 0, 0.5**0.5)
+    np.testing.assert_allclose(likelihood.log_predictive(y, nothing, nothing + 1e-9), exact, rtol=1e-4)
+
+
 def test_large_counts_have_quantiles_too():
     counts = Counts(jnp.full((1, 1, 1), 5e4), jnp.zeros((1, 1, 1)))
     assert float(counts.quantile(0.975)[0, 0]) == pytest.approx(stats.poisson.ppf(0.975, 5e4), abs=1)

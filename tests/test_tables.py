@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overtone.encoding import MOST_CATEGORIES, Encoder, is_label, labels_of, target_of
+from overtone.encoding import MOST_CATEGORIES, Encoder, is_label, labels_of, same_label, target_of
 from overtone.tables import TableError, read_chunks, read_table
 
 BAD = {
@@ -169,6 +169,15 @@ def test_words_and_truth_are_classes_unless_the_likelihood_says_otherwise():
     assert not is_label(numbers, "auto")
     assert is_label(numbers, "bernoulli")
     assert labels_of(truth).tolist() == ["yes", "no", None]
+    assert labels_of(pl.Series("y", ["Yes", "no", "No"])).tolist() == ["yes", "no", "no"]
+    assert [same_label(label) for label in (True, "True", 1, "1.0", 2.5, " a ")] == [
+        "true",
+        "true",
+        "1",
+        "1",
+        "2.5",
+        "a",
+    ]
     assert labels_of(numbers).tolist() == ["0", "1", None]
     assert labels_of(pl.Series("y", [True, False])).tolist() == ["true", "false"]
     np.testing.assert_array_equal(target_of(truth), [1, 0, np.nan])

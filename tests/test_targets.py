@@ -1,6 +1,7 @@
 """Targets of all kinds: each likelihood recovers what made the data, and beats the Gaussian on data made for it."""
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from scipy import stats
@@ -63,6 +64,9 @@ def test_poisson_finds_the_rate_for_any_exposure():
     truth = stats.poisson.logpmf(yt, exposure_t * rate).mean()
     assert found["log_density"] == pytest.approx(truth, abs=0.03)
     assert found["coverage_95"] == pytest.approx(0.95, abs=0.03)
+    assert found["coverage_50"] == pytest.approx(0.5, abs=0.06)
+    with pytest.raises(ValueError, match="give the exposure of these rows too"):
+        model.evaluate(XT, yt)
     gaussian = regressor("gaussian", output="collapsed").fit(np.hstack([X, exposure[:, None]]), y)
     assert found["log_density"] > gaussian.evaluate(np.hstack([XT, exposure_t[:, None]]), yt)["log_density"] + 0.2
     quantiles = model.predict_quantiles(XT, [0.1, 0.9], exposure=exposure_t)
@@ -115,6 +119,9 @@ def test_several_targets_may_have_gaps():
     scores = model.evaluate(X, np.where(gaps, np.nan, Y))
     assert all(np.isfinite(value) for value in scores.values())
     assert np.isfinite(model.elbo(X, np.where(gaps, np.nan, Y), n_samples=2))
+    assert np.isfinite(model.log_predictive_density(X[:1], [[np.nan, 0.0]])).all()
+    nullable = pd.DataFrame(np.where(gaps, np.nan, Y)).convert_dtypes()
+    np.testing.assert_allclose(model.evaluate(X, nullable)["rmse"], scores["rmse"])
     with pytest.raises(ValueError, match="column 1 of y has no value at all"):
         model.fit(X, np.stack([Y[:, 0], np.full(ROWS, np.nan)], axis=1))
     with pytest.raises(ValueError, match="complete targets"):
@@ -163,7 +170,9 @@ BAD = {
     "noise": (DeepGPClassifier(likelihood="gaussian"), COUNTS, {}, "is for numbers; use DeepGPRegressor"),
     "classes": (DeepGPRegressor(likelihood="softmax"), COUNTS, {}, "is for classes; use DeepGPClassifier"),
     "many classes": (DeepGPClassifier(likelihood="bernoulli"), COUNTS, {}, "for two classes, but y has"),
-    "negative": (DeepGPRegressor(likelihood="poisson"), COUNTS - 9, {}, "counts cannot be negative"),
+    "negative": (DeepGPRegressor(likelihood="poisson"), COUNTS - 9, {}, "not negative; y has"),
+    "fractions": (DeepGPRegressor(likelihood="poisson"), COUNTS + 0.5, {}, "counts are whole numbers"),
+    "no label": (DeepGPClassifier(), np.array(["a", None] * (ROWS // 2), object), {}, "400 missing labels"),
     "exposure": (DeepGPRegressor(), COUNTS, {"exposure": np.zeros(ROWS)}, "800 positive numbers"),
     "no counts": (DeepGPRegressor(likelihood="gaussian"), COUNTS, {"exposure": np.ones(ROWS)}, "belongs to counts"),
 }
@@ -182,6 +191,11 @@ def test_the_target_decides():
     assert counts.config_.likelihood == "poisson"
     for y in (1000 * COUNTS, COUNTS + 1, COUNTS + 0.5, COUNTS > 1):
         assert DeepGPRegressor(**quick).fit(X, y).config_.likelihood == "gaussian"
+    assert DeepGPRegressor(**quick, output="collapsed").fit(X, COUNTS).config_.likelihood == "gaussian"
+    nullable = DeepGPClassifier(**quick).fit(X, pd.Series(COUNTS > 1, dtype="boolean"))
+    assert nullable.classes_.dtype == bool
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        nullable.evaluate(X, COUNTS[:-1] > 1)
     frame = pl.DataFrame({"when": X[:, 0], "kind": RNG.choice(["a", "b"], ROWS)})
     model = DeepGPClassifier(**quick).fit(frame, pl.Series("seen", RNG.choice(["yes", "no"], ROWS)))
     assert model.target_ == "seen"

@@ -70,10 +70,10 @@ def fit(chosen: argparse.Namespace) -> None:
     if model.history_.message:
         log.info("%s", model.history_.message)
     print(f"{len(rows)} rows, {len(model.history_.loss)} steps, {model.history_.seconds:.0f} s")
+    if classes:
+        held_out = held_out[np.isin(y[held_out], model.classes_)]  # a rare class may be among these rows alone
     if len(held_out):
         print("\nOn the held-out rows:")
-        seen = np.isin(y[held_out], model.classes_) if classes else np.ones(len(held_out), bool)
-        held_out = held_out[seen]  # a rare class may be among these rows alone
         _print_table(model.evaluate(X[held_out], y[held_out], **_of_rows(exposure, held_out)))
     shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(X[rows[:2000]]))
     print(f"\nResidual fraction of each layer (near 0, the frequencies are enough): {shares}")
@@ -89,6 +89,7 @@ def predict(chosen: argparse.Namespace) -> None:
 
     model: Any = load(chosen.model)
     encoder = _encoder(model, chosen.model)
+    _check_usable(model, chosen.model)
     levels = [number("--quantiles", text) for text in chosen.quantiles.split(",")] if chosen.quantiles else []
     writer = TableWriter(chosen.out)
     total = 0
@@ -101,7 +102,7 @@ def predict(chosen: argparse.Namespace) -> None:
             kept = ~np.isnan(X).any(axis=1)
             found = _predicted(model, X[kept], levels, chosen.samples, part, _of_rows(exposure, kept))
             place = np.where(kept, np.cumsum(kept) - 1, kept.sum())  # one beyond the last, there is nothing
-            columns = [pl.Series(name, [*value.tolist(), None]) for name, value in found.items()]
+            columns = [pl.Series(name, value).extend_constant(None, 1) for name, value in found.items()]
             chunk = encoder.typed(chunk) if chosen.out.endswith(".parquet") else chunk
             writer.add(chunk.with_columns([column.gather(place) for column in columns]))
             total += len(X)
@@ -116,7 +117,8 @@ def _predicted(model: Any, X, levels: list[float], num_samples: int, seed: int, 
         if levels:
             raise ValueError("--quantiles are of numbers, and this model predicts classes.")
         found = model.predict_proba(X) if len(X) else np.zeros((0, len(model.classes_)))
-        columns = {"prediction": model.classes_[np.argmax(found, axis=1)]}
+        words = model.classes_.dtype.kind in "OU"
+        columns = {"prediction": (model.classes_.astype(str) if words else model.classes_)[np.argmax(found, axis=1)]}
         columns |= {f"probability_{name}": found[:, i] for i, name in enumerate(model.classes_)}
     else:
         mean, std = model.predict(X, return_std=True, **exposure) if len(X) else np.zeros((2, 0))
@@ -132,14 +134,14 @@ def _predicted(model: Any, X, levels: list[float], num_samples: int, seed: int, 
 
 def _exposure(frame, name: str | None):
     """The exposures of a table's rows, if the model has any."""
-    from overtone.encoding import target_of
+    from overtone.encoding import numbers_of
     from overtone.tables import TableError
 
     if name is None:
         return None
     if name not in frame.columns:
         raise TableError(f"there is no column {name!r}, the exposure that the model was fitted with.")
-    values = target_of(frame[name])
+    values = numbers_of(frame[name])
     if not (values > 0).all():
         raise TableError(f"the exposure {name!r} must be positive in every row.")
     return values
@@ -177,7 +179,7 @@ def _model_and_rows(chosen: argparse.Namespace):
     """A model, what it makes of tables, and the complete rows of one that has the target too."""
     import numpy as np
 
-    from overtone.encoding import labels_of, target_of
+    from overtone.encoding import labels_of, same_label, target_of
     from overtone.sklearn import load
     from overtone.tables import TableError, read_table
 
@@ -188,11 +190,12 @@ def _model_and_rows(chosen: argparse.Namespace):
         raise ValueError(f"{chosen.model}: this model does not know the name of its target; use it from Python.")
     if name not in frame.columns:
         raise TableError(f"{chosen.table}: there is no column {name!r}, which the model predicts.")
-    classes = {str(label).lower() if isinstance(label, np.bool_) else str(label): label for label in _labels(model)}
+    _check_usable(model, chosen.model)
+    classes = {same_label(label): label for label in _labels(model)}
     try:
         X, exposure = encoder.encode(frame), _exposure(frame, model.exposure_)
         y = labels_of(frame[name]) if classes else target_of(frame[name])
-        if unknown := [word for word in y if classes and word is not None and word not in classes]:
+        if unknown := [word for word in y if classes and word is not None and same_label(word) not in classes]:
             raise TableError(f"the target {name!r} has {unknown[0]!r}, a class that the model does not know.")
     except TableError as error:
         raise TableError(f"{chosen.table}: {error}") from None
@@ -200,8 +203,16 @@ def _model_and_rows(chosen: argparse.Namespace):
     kept = ~np.isnan(X).any(axis=1) & there
     if not kept.any():
         raise TableError(f"{chosen.table}: there is no complete row.")
-    y = np.array([classes[word] for word in y[kept]]) if classes else y[kept]
+    y = np.array([classes[same_label(word)] for word in y[kept]]) if classes else y[kept]
     return model, encoder, X[kept], y, _of_rows(exposure, kept)
+
+
+def _check_usable(model: Any, path: str) -> None:
+    """Tables have one target, and exposures a name."""
+    if not getattr(model, "single_output_", True):
+        raise ValueError(f"{path}: this model predicts several targets at once; use it from Python.")
+    if model.exposed_ and model.exposure_ is None:
+        raise ValueError(f"{path}: this model has an exposure whose column has no name; use it from Python.")
 
 
 def _labels(model: Any) -> Any:

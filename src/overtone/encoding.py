@@ -263,11 +263,29 @@ def labels_of(series: pl.Series) -> np.ndarray:
     column = _column(series, calendar=False) if series.dtype == pl.String else None
     if column and column.kind == "time":
         raise TableError(f"the target {series.name!r} is a time, and only numbers and classes can be predicted.")
-    labels = _words(series, NOTHING).to_numpy()
+    words = _words(series, NOTHING)
+    labels = (words.str.to_lowercase() if _kind(series)[0] == "boolean" else words).to_numpy()
     if all(label is None for label in labels):
         raise TableError(f"the target {series.name!r} has no value at all.")
     _say_dropped(sum(label is None for label in labels))
     return labels
+
+
+def same_label(label: Any) -> str:
+    """One way to write a class that has several: yes and Yes, 1 and 1.0."""
+    word = str(label).strip()
+    if word.lower() in ("true", "false", "yes", "no"):
+        return word.lower()
+    try:
+        number = float(word)
+    except ValueError:
+        return word
+    return str(int(number)) if number.is_integer() else str(number)
+
+
+def numbers_of(series: pl.Series) -> np.ndarray:
+    """A column of numbers; NaN where they are missing."""
+    return _encoded(Column(series.name, "number"), series)[:, 0]
 
 
 def target_of(series: pl.Series) -> np.ndarray:

@@ -31,7 +31,7 @@ class DeepGPEstimator(BaseEstimator):
 
     n_features_in_: int
     encoder_: Any
-    exposure_: str | None = None  # its name
+    exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class DeepGPEstimator(BaseEstimator):
         config = Config(**{name: getattr(self, name) for name in PARAMETERS if name != "random_state"})
         config.validate()
         frame = _mixed_frame(X)
-        self.target_ = None if getattr(y, "name", None) is None else str(y.name)
+        self.target_ = name_of(y)
         self.encoder_ = None if frame is None else _encoding().Encoder.fit(frame)
         return replace(config, random_state=seed_of(self.random_state))
 
@@ -175,7 +175,7 @@ class DeepGPEstimator(BaseEstimator):
             "history": {**asdict(self.history_), "loss": None},
             "inputs": [str(name) for name in getattr(self, "feature_names_in_", ())],
             "target": self.target_,
-            "exposure": self.exposure_,
+            "exposure": [self.exposed_, self.exposure_],
             "encoder": self.encoder_ and self.encoder_.to_json(),
         }
         of_targets, about_targets = self._target_state()
@@ -195,7 +195,7 @@ class DeepGPEstimator(BaseEstimator):
         model.n_features_in_ = len(model.x_scaling_.shift)
         if about["inputs"]:
             vars(model)["feature_names_in_"] = np.array(about["inputs"], object)
-        model.target_, model.exposure_ = about["target"], about["exposure"]
+        model.target_, (model.exposed_, model.exposure_) = about["target"], about["exposure"]
         model.encoder_ = about["encoder"] and _encoding().Encoder.from_json(about["encoder"])
         example = model._restore_targets(arrays, about)
         with jax.enable_x64(True):
@@ -245,6 +245,12 @@ class FunctionDraws:
         with jax.enable_x64(True):
             parts = predictions.over_rows(compute, self.estimator._inputs(X))
         return tuple(np.asarray(part, np.float64) for part in parts)
+
+
+def name_of(column: Any) -> str | None:
+    """Of a column of a frame, if it has one."""
+    name = getattr(column, "name", None)
+    return str(name) if name not in (None, "") else None
 
 
 def seed_of(random_state: Any) -> int:

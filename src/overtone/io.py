@@ -22,7 +22,7 @@ from safetensors.numpy import save
 from overtone import __version__
 
 T = TypeVar("T")
-FORMAT = 1
+FORMAT = 2
 MARK = "overtone"  # the entry of the header that makes it one of ours
 
 
@@ -58,10 +58,11 @@ def _check_origin(path: Path, kind: str, header: dict[str, str]) -> None:
     if MARK not in header:
         raise FileError(f"{path}: this safetensors file was not written by Overtone.")
     number = header.get("format", "")
-    if not number.isdecimal() or int(number) > FORMAT:
+    if number != str(FORMAT):
+        advice = "update Overtone" if number.isdecimal() and int(number) > FORMAT else "fit the model anew"
         raise FileError(
             f"{path}: this file has format {number[:20]!r}, written by Overtone {header.get('version', '?')[:20]}; "
-            f"this is {__version__}, which knows formats up to {FORMAT}: update Overtone."
+            f"this is {__version__}, which knows format {FORMAT}: {advice}."
         )
     if header[MARK] != kind:
         raise FileError(f"{path}: this file holds a {header[MARK][:20]}, not a {kind}.")

@@ -82,7 +82,7 @@ def calibration(model: DeepGPEstimator, X, y, ax: Axes | None = None, **exposure
     ax = plt.gca() if ax is None else ax
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
     if isinstance(model, DeepGPClassifier):
-        given, right = model.predict_proba(X), np.asarray(y)[:, None] == model.classes_
+        given, right = model.predict_proba(X), np.asarray(y).reshape(-1, 1) == model.classes_
         given, right = (part[:, 1:].ravel() if len(model.classes_) == 2 else part.ravel() for part in (given, right))
         place = np.minimum((BINS * given).astype(int), BINS - 1)
         used = np.flatnonzero(np.bincount(place, minlength=BINS))
@@ -106,7 +106,7 @@ def residuals(model: DeepGPRegressor, X, y, ax: Axes | None = None, **exposure) 
     given = {name: np.asarray(values)[rows] for name, values in exposure.items()}
     mean, std = _regressor(model).predict(X[rows], return_std=True, **given)
     ax.axhspan(-2, 2, color=BLUE, alpha=0.12, linewidth=0)
-    ax.plot(np.ravel(mean), np.ravel((y[rows] - mean) / std), ".", color=BLUE, markersize=2.5)
+    ax.plot(np.ravel(mean), np.ravel((y[rows].reshape(mean.shape) - mean) / std), ".", color=BLUE, markersize=2.5)
     ax.set(xlabel="predicted mean", ylabel="standard deviations off")
     return ax
 
@@ -172,7 +172,7 @@ def _predicted(model: DeepGPEstimator, X: np.ndarray) -> tuple[list[str], np.nda
 def _observed(model: DeepGPEstimator, y: np.ndarray) -> np.ndarray:
     """The targets (N, curves) in the units of the curves."""
     if isinstance(model, DeepGPClassifier):
-        return _shown(model, (y[:, None] == model.classes_).astype(float))
+        return _shown(model, (y.reshape(-1, 1) == model.classes_).astype(float))
     return y.reshape(len(y), -1)
 
 

@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from overtone import predictions
 from overtone.config import NOISES
-from overtone.estimator import PRECISIONS, DeepGPEstimator, checked_scaling
+from overtone.estimator import PRECISIONS, DeepGPEstimator, checked_scaling, name_of
 from overtone.scaling import Affine, standardise
 from overtone.train import Run
 
@@ -64,12 +64,12 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
             raise ValueError(f"likelihood={config.likelihood!r} is for classes; use DeepGPClassifier.")
         X, Y = self._checked(X, y, reset=True, dtype=list(PRECISIONS))
         self.single_output_ = np.asarray(y).ndim == 1
-        if config.likelihood == "auto" and (exposure is not None or _small_counts(Y)):
+        free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
+        if free and (exposure is not None or _small_counts(Y)):
             config = replace(config, likelihood="poisson")
         if exposure is not None and config.likelihood != "poisson":
             raise ValueError(f"an exposure belongs to counts; got likelihood={config.likelihood!r}, not 'poisson'.")
-        name = getattr(exposure, "name", None)
-        self.exposure_ = None if name is None else str(name)
+        self.exposed_, self.exposure_ = exposure is not None, name_of(exposure)
         standard, counts = checked_scaling("y", standardise, Y), config.likelihood == "poisson"
         self.y_scaling_ = Affine(0 * standard.shift, np.ones_like(standard.scale)) if counts else standard
         self.y_spread_ = standard.scale
@@ -99,7 +99,10 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         return np.nansum(values - np.log(self.y_scaling_.scale), axis=1)
 
     def predictive_cdf(self, X, y, *, exposure=None) -> np.ndarray:
-        """P(Y < y) of each row, (N,) or (N, P): uniform between 0 and 1 where predictions are honest."""
+        """P(Y < y) of each row, (N,) or (N, P): uniform between 0 and 1 where predictions are honest.
+
+        Of counts, a number between P(Y < y) and P(Y <= y), the same in every call.
+        """
         return self._shape(self._scores(X, y, exposure)[3])
 
     def evaluate(self, X, y, *, exposure=None) -> dict[str, float]:
@@ -123,8 +126,10 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     def _scores(self, X, y, exposure) -> tuple[np.ndarray, ...]:
         """The targets (N, P) in the model's units, and what `predictions.scores` says about them."""
         Y, num_outputs = self._targets(X, y, exposure), len(self.y_scaling_.shift)
-        found = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure))
-        return np.asarray(Y[:, :num_outputs], np.float64), *found
+        mean, density, below, crps = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure))
+        if self.config_.likelihood == "poisson":
+            below = below + (np.random.default_rng(0).random(below.shape) - 0.5) * np.exp(density)
+        return np.asarray(Y[:, :num_outputs], np.float64), mean, density, below, crps
 
     def elbo(self, X, y, n_samples: int = 64, *, exposure=None) -> float:
         """The evidence lower bound of all rows in the user's units, by fresh draws of the hidden layers."""
@@ -144,9 +149,10 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         """Inputs and targets (N, P) as arrays; several targets may have gaps, of which validation sees nothing."""
         gaps, values = None, np.asarray(y)
         if values.ndim == 2:
-            y = values.astype(np.float64)
+            nullable = values.dtype == object and hasattr(y, "to_numpy")
+            y = y.to_numpy(dtype=float, na_value=np.nan) if nullable else values.astype(np.float64)
             gaps = np.isnan(y)
-            if gaps.all(axis=0).any():
+            if settings["reset"] and gaps.all(axis=0).any():
                 raise ValueError(f"column {int(np.argmax(gaps.all(axis=0)))} of y has no value at all; leave it out.")
             y = np.where(gaps, 0.0, y)
         settings |= {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if settings["reset"] else 1}
@@ -166,8 +172,11 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         """Standardised targets; or counts, with the logs of their exposures."""
         if not counts:
             return self.y_scaling_(Y)
-        if np.nanmin(Y) < 0:
-            raise ValueError(f"counts cannot be negative; y has {np.nanmin(Y):g}. Use another likelihood.")
+        known = Y[~np.isnan(Y)]
+        if odd := known[(known < 0) | (known != np.floor(known))][:1].tolist():
+            raise ValueError(f"counts are whole numbers and not negative; y has {odd[0]:g}. Use another likelihood.")
+        if exposure is None and self.exposed_:
+            raise ValueError("this model was fitted to counts with an exposure; give the exposure of these rows too.")
         return np.concatenate([Y, np.repeat(_log_exposure(exposure, len(Y)), Y.shape[1], axis=1)], axis=1)
 
     def _offset(self, X, exposure) -> np.ndarray:
@@ -212,7 +221,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         config = self._start_fit(X, y)
         if config.likelihood not in CLASSIFIERS:
             raise ValueError(f"likelihood={config.likelihood!r} is for numbers; use DeepGPRegressor.")
-        X, y = validate_data(self, self._columns(X), y, dtype=list(PRECISIONS), ensure_min_samples=2)
+        X, y = validate_data(self, self._columns(X), _plain(y), dtype=list(PRECISIONS), ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, place = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         if len(self.classes_) < 2:
@@ -237,11 +246,11 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def log_predictive_density(self, X, y) -> np.ndarray:
         """log p(y | x) of each row."""
-        return self._over_rows(predictions.log_density, X, self._targets(y))[0][:, 0]
+        return self._over_rows(predictions.log_density, X, self._targets(X, y))[0][:, 0]
 
     def evaluate(self, X, y) -> dict[str, float]:
         """`accuracy`, mean `log_density` of a label, and `brier` score: the mean squared distance of probabilities."""
-        Y, found = self._targets(y), self.predict_proba(X)
+        Y, found = self._targets(X, y), self.predict_proba(X)
         right = Y == np.arange(len(self.classes_))
         return {
             "rows": len(Y),
@@ -252,15 +261,16 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def elbo(self, X, y, n_samples: int = 64) -> float:
         """The evidence lower bound of all rows, by fresh draws of the hidden layers."""
-        return self._bound(X, self._targets(y), n_samples)
+        return self._bound(X, self._targets(X, y), n_samples)
 
     def sample_y(self, X, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of labels at the rows of X (N, n_samples), of one function for all rows of a draw."""
         draws = self._draws(X, n_samples, random_state, np.zeros((1, 1), self._fitted().config_.dtype))
         return self.classes_[draws[..., 0].astype(int).T]
 
-    def _targets(self, y) -> np.ndarray:
-        y, classes = np.asarray(y), self._fitted().classes_
+    def _targets(self, X, y) -> np.ndarray:
+        y, classes = column_or_1d(_plain(y)), self._fitted().classes_
+        check_consistent_length(X, y)
         if unknown := set(np.unique(y).tolist()) - set(classes.tolist()):
             raise ValueError(f"y has the class {unknown.pop()!r}, which the model was not fitted to.")
         return np.searchsorted(classes, y).reshape(-1, 1).astype(self.config_.dtype)
@@ -282,13 +292,21 @@ def load(path: str | os.PathLike) -> DeepGPEstimator:
 
 
 def _small_counts(Y: np.ndarray) -> bool:
-    """Whole numbers, none negative, zeros among them, and few on average."""
+    """Whole numbers, none negative, zeros among them, more than two different ones, and few on average."""
     known = Y[~np.isnan(Y)]
-    return bool(np.all((known >= 0) & (known == np.floor(known))) and known.min() == 0 and _few(known))
+    whole = np.all((known >= 0) & (known == np.floor(known)))
+    return bool(whole and known.min() == 0 and known.mean() <= FEW and len(np.unique(known)) > 2)
 
 
-def _few(counts: np.ndarray) -> bool:
-    return bool(len(np.unique(counts)) > 2 and counts.mean() <= FEW)
+def _plain(y: Any) -> Any:
+    """Labels as an array of one type; an error if some are missing."""
+    values = np.asarray(y)
+    if values.dtype != object or values.ndim != 1:
+        return y if values.ndim == 0 else values
+    missing = [v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in values]
+    if any(missing):
+        raise ValueError(f"y has {sum(missing)} missing labels; leave such rows out.")
+    return values if any(isinstance(v, str) for v in values) else np.array(values.tolist())
 
 
 def _log_exposure(exposure, num: int) -> np.ndarray:

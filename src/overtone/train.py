@@ -271,7 +271,7 @@ def _output_sums(model: DeepGP, key, rows: tuple, weights, num_samples: int, exa
 def _describe(model: DeepGP, loss: float) -> dict[str, str]:
     shown = {"ELBO/N": f"{-loss:.3f}"}
     if isinstance(model.likelihood, (AbstractNoise, FlexibleNoise)):
-        shown["noise"] = f"{np.sqrt(np.mean(unwrap(model.likelihood).reference)):.3f}"
+        shown["noise"] = f"{np.sqrt(np.mean(unwrap(model.likelihood).usual_noise)):.3f}"
     return shown
 
 

@@ -33,9 +33,9 @@ class AbstractLikelihood(eqx.Module):
         """What functions look like, roughly, at rows with these targets: how fast they vary can be seen in it."""
 
     @classmethod
-    @abstractmethod
-    def start(cls, y: np.ndarray, noise: float, num_features: int, dtype: np.dtype) -> "AbstractLikelihood | Any":
+    def start(cls, y: np.ndarray, noise: float, num_features: int, dtype: np.dtype) -> "AbstractLikelihood":
         """Where training starts, with a guess of the noise variance and the number of the output layer's features."""
+        raise NotImplementedError(f"{cls.__name__} is no likelihood to start from.")
 
     @property
     @abstractmethod
@@ -92,6 +92,11 @@ class AbstractNoise(AbstractLikelihood):
     @staticmethod
     def view(y):
         return y
+
+    @property
+    def usual_noise(self) -> Float[Array, " P"]:
+        """The noise variance to tell a user."""
+        return self.reference
 
     @abstractmethod
     def components(self, mean: Float[Array, "S N F"], var: Float[Array, "S N F"]) -> tuple[Array, Array, Array]:

@@ -20,13 +20,6 @@ class MixtureNoise(AbstractNoise):
     means: Param
     variances: Param
 
-    @classmethod
-    def start(cls, y, noise, num_features, dtype):
-        """The same noise everywhere."""
-        variances = noise * np.repeat(START_SCALES[:, None, None] ** 2, y.shape[1], axis=2)
-        parts = np.full_like(variances, -np.log(len(variances))), 0 * variances, variances
-        return cls(*(jax.device_put(part.astype(dtype)) for part in parts))
-
     @property
     def reference(self):
         """The harmonic mean of the variances."""
@@ -83,6 +76,10 @@ class FlexibleNoise(eqx.Module):
     def reference(self) -> Float[Array, " P"]:
         """The harmonic mean of the components' variances, where the features say nothing."""
         return 1 / jnp.sum(jax.nn.softmax(self.base[0], axis=0) * jnp.exp(-self.base[2]), axis=0)
+
+    @property
+    def usual_noise(self) -> Float[Array, " P"]:
+        return self.reference
 
     def at(self, A: Float[Array, "M R"], shape: tuple[int, ...]) -> MixtureNoise:
         """The noise at rows with whitened features A of a process of variance 1."""

@@ -41,7 +41,6 @@ class Heteroscedastic(AbstractNoise):
     """y = f + e, e ~ N(0, exp(base + h)): for P targets, the first P functions are f and the last P are h."""
 
     base: Param  # (P,), the log of a usual noise variance
-    joint = True
 
     @classmethod
     def start(cls, y, noise, num_features, dtype):
@@ -50,6 +49,10 @@ class Heteroscedastic(AbstractNoise):
     @property
     def reference(self):
         return jnp.concatenate([jnp.exp(self.base), jnp.full_like(self.base, 2)])  # h has Fisher information 1/2
+
+    @property
+    def usual_noise(self):
+        return jnp.exp(self.base)
 
     @property
     def reach(self):
