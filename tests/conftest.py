@@ -21,6 +21,8 @@ with install_import_hook(CHECKED, "beartype.beartype"):
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
+from overtone.compiling import forget_programs_if_many  # noqa: E402
+
 # What one worker has compiled, the others and later runs need not compile again.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -31,3 +33,10 @@ def x64():
     """Double precision, for comparisons with dense NumPy."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True)
+def few_programs():
+    """One process runs hundreds of tests, each with programs of its own."""
+    yield
+    forget_programs_if_many()

@@ -5,6 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
+import pytest
+
+from overtone import compiling
+from overtone.sklearn import DeepGPRegressor
+
 FIT = """
 import numpy as np
 from overtone.sklearn import DeepGPRegressor
@@ -33,3 +40,22 @@ def test_a_second_process_compiles_nothing_anew(tmp_path):
 def test_it_can_be_switched_off(tmp_path):
     run(XDG_CACHE_HOME=str(tmp_path), OVERTONE_CACHE="")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="not Linux")
+def test_many_programs_are_forgotten_before_they_are_too_many(monkeypatch):
+    def maps() -> int:
+        return len(Path("/proc/self/maps").read_text().splitlines())
+
+    jax.clear_caches()
+    before = maps()
+    X = np.linspace(0, 1, 21)[:, None]
+    DeepGPRegressor(method="vff", n_inducing=2, max_steps=3).fit(X, X[:, 0])
+    many = maps()
+    assert many > before + 100
+    compiling.forget_programs_if_many()
+    assert maps() > many - 100  # they are few yet
+    read = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda self: "4" if self.name == "max_map_count" else read(self))
+    compiling.forget_programs_if_many()
+    assert maps() < before + (many - before) // 2

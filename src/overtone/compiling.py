@@ -1,5 +1,6 @@
 """How programs are compiled, and kept: in the user's cache folder, so that a second run starts at once."""
 
+import gc
 import os
 from collections.abc import Callable
 from functools import lru_cache, wraps
@@ -63,3 +64,20 @@ def keep_compiled_programs() -> None:
     if folder:
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # reading is quicker, always
+
+
+def forget_programs_if_many() -> None:
+    """Let go of all compiled programs before their number would end the process.
+
+    Each is mapped into memory in pieces, and Linux allows a process some 65,000 of them: hundreds of fits of different
+    shapes in one process would end in a segmentation fault. Those still needed are read from the cache folder again.
+    """
+    try:
+        most = int(Path("/proc/sys/vm/max_map_count").read_text())
+        with Path("/proc/self/maps").open("rb") as maps:
+            num = sum(1 for _ in maps)
+    except OSError:  # another system
+        return
+    if num > most // 4:
+        jax.clear_caches()
+        gc.collect()

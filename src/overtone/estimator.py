@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from overtone import diagnostics, io, predictions
 from overtone.build import skeleton
-from overtone.compiling import keep_compiled_programs, quickly_compiled
+from overtone.compiling import forget_programs_if_many, keep_compiled_programs, quickly_compiled
 from overtone.config import PARAMETERS, Config
 from overtone.fit import History
 from overtone.pathwise import LayerPath, draw_paths, follow
@@ -91,6 +91,7 @@ class DeepGPEstimator(BaseEstimator):
         """Train on checked inputs and targets (N, Q) in the model's units."""
         self.x_scaling_ = checked_scaling("X", unit_interval, X)
         keep_compiled_programs()
+        forget_programs_if_many()
         X, Y = self.x_scaling_.columns(X, config.dtype), Y.astype(config.dtype)
         self.config_ = resolved(config, X, Y)
         with jax.enable_x64(True):
