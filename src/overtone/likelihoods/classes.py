@@ -1,5 +1,6 @@
 """Two classes, or several. Targets are one column of numbers 0, 1, 2, ..."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,21 @@ from overtone.params import Param
 REACH = 4.0  # of log odds
 
 
-class Bernoulli(AbstractLikelihood):
+class AbstractClasses(AbstractLikelihood):
+    """Classes whose log odds are `base` plus the functions."""
+
+    base: eqx.AbstractVar[Param]
+
+    @property
+    def reference(self):
+        return jnp.full_like(self.base, 4)
+
+    @property
+    def reach(self):
+        return jnp.full_like(self.base, REACH)
+
+
+class Bernoulli(AbstractClasses):
     """P(y = 1) = 1 / (1 + exp(-base - f))."""
 
     base: Param  # (1,)
@@ -25,14 +40,6 @@ class Bernoulli(AbstractLikelihood):
         ones = np.sum(y, axis=0) + 0.5
         return cls(jax.device_put(np.log(ones / (len(y) + 1 - ones)).astype(dtype)))
 
-    @property
-    def reference(self):
-        return jnp.full_like(self.base, 4)
-
-    @property
-    def reach(self):
-        return jnp.full_like(self.base, REACH)
-
     def log_prob(self, y, f):
         return jax.nn.log_sigmoid((2 * y - 1) * (self.base + f))
 
@@ -45,7 +52,7 @@ class Bernoulli(AbstractLikelihood):
         return Classes(jnp.concatenate([1 - one, one], axis=-1))
 
 
-class Softmax(AbstractLikelihood):
+class Softmax(AbstractClasses):
     """P(y = c) = exp(base_c + f_c) / sum_d exp(base_d + f_d), a function for each class."""
 
     base: Param  # (C,)
@@ -59,14 +66,6 @@ class Softmax(AbstractLikelihood):
     def start(cls, y, noise, num_features, dtype):
         counts = np.sum(y == np.arange(1 + y.max()), axis=0) + 0.5
         return cls(jax.device_put(np.log(counts / counts.sum()).astype(dtype)))
-
-    @property
-    def reference(self):
-        return jnp.full_like(self.base, 4)
-
-    @property
-    def reach(self):
-        return jnp.full_like(self.base, REACH)
 
     def log_prob(self, y, f):
         log_probs = jax.nn.log_softmax(self.base + f, axis=-1)
