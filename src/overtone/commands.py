@@ -99,37 +99,33 @@ def predict(chosen: argparse.Namespace) -> None:
                 X, exposure = encoder.encode(chunk), _exposure(chunk, model.exposure_)
             except TableError as error:
                 raise TableError(f"{chosen.table}, from row {total + 1} on: {error}") from None
-            kept = ~np.isnan(X).any(axis=1)
-            found = _predicted(model, X[kept], levels, chosen.samples, part, _of_rows(exposure, kept))
-            place = np.where(kept, np.cumsum(kept) - 1, kept.sum())  # one beyond the last, there is nothing
-            columns = [pl.Series(name, value).extend_constant(None, 1) for name, value in found.items()]
+            gaps = pl.Series(np.asarray(np.isnan(X).any(axis=1)))
+            given = _of_rows(exposure, slice(None))
+            found = _predicted(model, np.nan_to_num(X), levels, chosen.samples, part, given)
+            columns = [pl.Series(name, value).set(gaps, None) for name, value in found.items()]
             chunk = encoder.typed(chunk) if chosen.out.endswith(".parquet") else chunk
-            writer.add(chunk.with_columns([column.gather(place) for column in columns]))
+            writer.add(chunk.with_columns(columns))
             total += len(X)
     print(f"{total} rows\nWritten: {chosen.out}")
 
 
 def _predicted(model: Any, X, levels: list[float], num_samples: int, seed: int, exposure: dict) -> dict[str, Any]:
-    """The columns that `predict` adds; without rows, empty ones."""
+    """The columns that `predict` adds."""
     import numpy as np
 
     if len(_labels(model)):
         if levels:
             raise ValueError("--quantiles are of numbers, and this model predicts classes.")
-        found = model.predict_proba(X) if len(X) else np.zeros((0, len(model.classes_)))
+        found = model.predict_proba(X)
         words = model.classes_.dtype.kind in "OU"
         columns = {"prediction": (model.classes_.astype(str) if words else model.classes_)[np.argmax(found, axis=1)]}
         columns |= {f"probability_{name}": found[:, i] for i, name in enumerate(model.classes_)}
     else:
-        mean, std = model.predict(X, return_std=True, **exposure) if len(X) else np.zeros((2, 0))
-        bounds = (
-            model.predict_quantiles(X, [*BOUNDS, *levels], **exposure) if len(X) else np.zeros((2 + len(levels), 0))
-        )
         names = ["mean", "std", "lower", "upper", *(f"quantile_{level:g}" for level in levels)]
-        columns = dict(zip(names, [mean, std, *bounds], strict=True))
-    draws = model.sample_y(X, num_samples, random_state=seed, **exposure).T if len(X) and num_samples else []
-    names = [f"sample_{i + 1}" for i in range(num_samples)]
-    return columns | dict(zip(names, draws if len(X) else np.zeros((num_samples, 0)), strict=True))
+        bounds = model.predict_quantiles(X, [*BOUNDS, *levels], **exposure)
+        columns = dict(zip(names, [*model.predict(X, return_std=True, **exposure), *bounds], strict=True))
+    draws = model.sample_y(X, num_samples, random_state=seed, **exposure).T if num_samples else []
+    return columns | {f"sample_{i + 1}": draw for i, draw in enumerate(draws)}
 
 
 def _exposure(frame, name: str | None):
