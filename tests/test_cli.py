@@ -137,25 +137,28 @@ def test_classes_from_table_to_table(folder):
     assert "(here, there)" in run("info", "classes.safetensors", folder=folder).stdout
 
 
-def test_counts_with_an_exposure(folder):
+def test_counts_with_an_exposure(folder, capsys):
     hours, x = RNG.uniform(0.5, 5, 200), RNG.uniform(0, 6, 200)
     counts = RNG.poisson(hours * np.exp(np.sin(x)))
     frame = pl.DataFrame({"x": x, "hours": hours, "calls": counts})
-    frame[:150].write_csv(folder / "calls.csv")
-    frame[150:].with_columns(pl.when(pl.col("x") > 3).then(pl.col("x"))).write_csv(folder / "more.csv")
+    some_hours = pl.when(pl.int_range(pl.len()) % 9 > 0).then(pl.col("hours")).alias("hours")
+    frame[:150].with_columns(some_hours).write_csv(folder / "calls.csv")
+    frame[150:].with_columns(some_hours, pl.when(pl.col("x") > 3).then(pl.col("x"))).write_csv(folder / "more.csv")
     chosen = ["--target", "calls", "--exposure", "hours", "--out", "calls.safetensors", "--missing", "drop"]
     done = run("fit", "calls.csv", *chosen, "--steps", "60", *QUICK, folder=folder)
     assert done.returncode == 0, done.stderr
     done = run("predict", "calls.safetensors", "more.csv", "--out", "d.parquet", folder=folder)
     assert done.returncode == 0, done.stderr
     found = pl.read_parquet(folder / "d.parquet")
-    np.testing.assert_array_equal(
-        found["mean"].is_null(), found["x"].is_null()
-    )  # rows with gaps stay, without a prediction
+    gaps = found["x"].is_null() | found["hours"].is_null()
+    assert 0 < gaps.sum() < len(found)
+    np.testing.assert_array_equal(found["mean"].is_null(), gaps)  # rows with gaps stay, without a prediction
     there = found.drop_nulls().with_columns(pl.col("hours").cast(float))
     rates = there["mean"].to_numpy() / there["hours"].to_numpy()
     assert np.mean(np.abs(rates / np.exp(np.sin(there["x"].to_numpy())) - 1)) < 0.4
     assert main(["predict", str(folder / "calls.safetensors"), str(folder / "new.parquet"), "--out", "e.csv"]) == 2
+    assert main(["fit", str(folder / "calls.csv"), "--target", "calls", "--exposure", "hours"]) == 2
+    assert "'hours' is missing in 17 rows" in capsys.readouterr().err
 
 
 def test_a_wide_table_works(folder):

@@ -1,17 +1,22 @@
 """What users of other libraries complain about must not happen here: one test for each promise."""
 
+import re
 import warnings
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.tree_util import Partial
 
 from overtone.build import build
+from overtone.collapsed import with_optimal_output
 from overtone.config import Config
 from overtone.demo import PICTURES, main, multi_step
+from overtone.natural import OutputMemory
 from overtone.sklearn import DeepGPRegressor
-from overtone.train import negative_elbo
+from overtone.train import negative_collapsed, negative_elbo, negative_natural
 
 X, Y = multi_step(0, 400)
 X_TEST, Y_TEST = multi_step(1000, 1000)
@@ -86,6 +91,29 @@ def test_depth_costs_in_proportion():
 
     two, four, six = map(flops, (2, 4, 6))
     assert (six - four) == pytest.approx(four - two, rel=0.2)
+
+
+@pytest.mark.parametrize("method", ["id-dgp", "dgp"])
+@pytest.mark.parametrize("output", ["collapsed", "natural", "adam"])
+def test_it_does_not_hang(method, output, x64):
+    """No call to LAPACK has more than one matrix: see `overtone.linalg.one_by_one`."""
+    y, x = jnp.asarray(np.stack([Y, -Y], axis=1)), jnp.asarray(np.hstack([X, X**2, X**3]))
+    config = Config(method, n_layers=2, n_inducing=4, output=output, dtype="float64")
+    model, key = build(config, np.asarray(x), np.asarray(y)), jax.random.key(0)
+    memory = OutputMemory.start(model)
+    losses = {
+        "collapsed": lambda model: negative_collapsed(model, None, key, x, y, num_samples=3)[0],
+        "natural": lambda model: negative_natural(model, memory, key, x, y, num_data=400, num_samples=3)[0],
+        "adam": lambda model: negative_elbo(model, None, key, x, y, num_data=400, num_samples=3)[0],
+    }
+    programs = [eqx.filter_value_and_grad(losses[output])]
+    if output != "adam":
+        programs.append(lambda model: with_optimal_output(model, memory.gram, memory.projected))
+    for program in programs:
+        lines = eqx.filter_jit(program).lower(model).as_text().splitlines()
+        calls = [line for line in lines if re.search(r"custom_call @(lapack|blas)", line)]
+        assert calls or (method, output) == ("id-dgp", "adam")
+        assert [call for call in calls if re.search(r"tensor<\d+x\d+x\d+xf", call)] == []
 
 
 def test_the_demo_writes_its_table_and_pictures(tmp_path, capsys):

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.likelihoods import Gaussian
+from overtone.linalg import one_by_one
 from overtone.model import DeepGP
 from overtone.params import unwrap
 from overtone.variational import Full
@@ -33,15 +34,17 @@ def collapsed_elbo(
     model = unwrap(model)
     noise = gaussian_noise(model)
     gram, projected, squares, left = statistics(model, key, X, y, jnp.ones(len(X)), num_samples=num_samples)
-    Lam, c = _natural(gram, projected, noise)
-    chol = jnp.linalg.cholesky(Lam)
-    half = jax.scipy.linalg.solve_triangular(chol, c[..., None], lower=True)[..., 0]
-    log_det = jnp.sum(jnp.log(jnp.diagonal(chol, axis1=-2, axis2=-1)), axis=-1)
+
+    def gain(Lam: Float[Array, "M M"], c: Float[Array, " M"]):
+        """c^T Lam^-1 c/2 - log|Lam|/2."""
+        chol = jnp.linalg.cholesky(Lam)
+        half = jax.scipy.linalg.solve_triangular(chol, c, lower=True)
+        return 0.5 * half @ half - jnp.sum(jnp.log(jnp.diagonal(chol)))
+
     fit = (
         -0.5 * X.shape[0] * jnp.log(2 * jnp.pi * noise)
         - 0.5 * (squares + left) / noise
-        + 0.5 * jnp.sum(half**2, axis=-1)
-        - log_det
+        + one_by_one(gain)(*_natural(gram, projected, noise))
     )
     kl = sum((layer.kl() for layer in model.layers[:-1]), start=jnp.zeros((), X.dtype))
     return jnp.sum(fit).astype(X.dtype) - kl
@@ -52,13 +55,16 @@ def with_optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: 
 
     Where rows differ in precision, it is relative to that of the usual noise, and outputs have their own matrices.
     """
-    Lam, c = _natural(gram, projected, reference_noise(unwrap(model)))
-    chol = jnp.linalg.cholesky(Lam)
-    mean = jax.scipy.linalg.cho_solve((chol, True), c[..., None])[..., 0]
-    # Lam^-1 = J (J Lam J)^-1 J with J the reversal of rows: L^-T reversed twice is lower triangular.
-    flipped = jnp.linalg.cholesky(Lam[:, ::-1, ::-1])
-    eye = jnp.broadcast_to(jnp.eye(Lam.shape[-1], dtype=Lam.dtype), Lam.shape)
-    root = jax.scipy.linalg.solve_triangular(flipped, eye, lower=True, trans=1)[:, ::-1, ::-1]
+
+    def optimum(Lam: Float[Array, "M M"], c: Float[Array, " M"]):
+        """The mean, and the Cholesky factor of the covariance."""
+        # Lam^-1 = J (J Lam J)^-1 J with J the reversal of rows: L^-T reversed twice is lower triangular.
+        flipped = jnp.linalg.cholesky(Lam[::-1, ::-1])
+        eye = jnp.eye(len(Lam), dtype=Lam.dtype)
+        root = jax.scipy.linalg.solve_triangular(flipped, eye, lower=True, trans=1)[::-1, ::-1]
+        return root @ (root.T @ c), root
+
+    mean, root = one_by_one(optimum)(*_natural(gram, projected, reference_noise(unwrap(model))))
     diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
     unit = jnp.swapaxes(root / diagonal[:, None], 0, 1)
     dtype = model.layers[-1].q.mean.dtype

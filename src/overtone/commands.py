@@ -46,9 +46,8 @@ def fit(chosen: argparse.Namespace) -> None:
             raise TableError(f"an exposure belongs to counts, and the target {chosen.target!r} holds classes.")
         there = np.array([label is not None for label in y]) if classes else ~np.isnan(y)
         frame, y = frame.filter(pl.Series(there)), y[there]
-        exposure = _exposure(frame, chosen.exposure)
         encoder = Encoder.fit(frame.select(inputs), missing=chosen.missing, calendar=chosen.calendar)
-        X = encoder.encode(frame)
+        X, exposure = _encoded(encoder, frame, chosen.exposure)
     except TableError as error:
         raise TableError(f"{chosen.table}: {error}") from None
     kept = ~np.isnan(X).any(axis=1)
@@ -96,7 +95,7 @@ def predict(chosen: argparse.Namespace) -> None:
     with writer:
         for part, chunk in enumerate(read_chunks(chosen.table)):
             try:
-                X, exposure = encoder.encode(chunk), _exposure(chunk, model.exposure_)
+                X, exposure = _encoded(encoder, chunk, model.exposure_)
             except TableError as error:
                 raise TableError(f"{chosen.table}, from row {total + 1} on: {error}") from None
             gaps = pl.Series(np.asarray(np.isnan(X).any(axis=1)))
@@ -128,19 +127,25 @@ def _predicted(model: Any, X, levels: list[float], num_samples: int, seed: int, 
     return columns | {f"sample_{i + 1}": draw for i, draw in enumerate(draws)}
 
 
-def _exposure(frame, name: str | None):
-    """The exposures of a table's rows, if the model has any."""
+def _encoded(encoder, frame, exposure: str | None):
+    """The inputs of a table's rows, NaN where a row is to be left out, and their exposures, if the model has any."""
+    import numpy as np
+
     from overtone.encoding import numbers_of
     from overtone.tables import TableError
 
-    if name is None:
-        return None
-    if name not in frame.columns:
-        raise TableError(f"there is no column {name!r}, the exposure that the model was fitted with.")
-    values = numbers_of(frame[name])
-    if not (values > 0).all():
-        raise TableError(f"the exposure {name!r} must be positive in every row.")
-    return values
+    X = encoder.encode(frame)
+    if exposure is None:
+        return X, None
+    if exposure not in frame.columns:
+        raise TableError(f"there is no column {exposure!r}, the exposure that the model was fitted with.")
+    values = numbers_of(frame[exposure])
+    gaps = np.isnan(values)
+    if gaps.any() and encoder.missing != "drop":
+        raise TableError(f"the exposure {exposure!r} is missing in {gaps.sum()} rows; leave them out: --missing drop.")
+    if len(bad := np.flatnonzero((values <= 0) | np.isinf(values))):
+        raise TableError(f"the exposure {exposure!r} must be positive; row {bad[0] + 1} has {values[bad[0]]:g}.")
+    return np.where(gaps[:, None], np.nan, X), np.where(gaps, 1.0, values)
 
 
 def _of_rows(exposure, rows) -> dict[str, Any]:
@@ -189,7 +194,7 @@ def _model_and_rows(chosen: argparse.Namespace):
     _check_usable(model, chosen.model)
     classes = {same_label(label): label for label in _labels(model)}
     try:
-        X, exposure = encoder.encode(frame), _exposure(frame, model.exposure_)
+        X, exposure = _encoded(encoder, frame, model.exposure_)
         y = labels_of(frame[name]) if classes else target_of(frame[name])
         if unknown := [word for word in y if classes and word is not None and same_label(word) not in classes]:
             raise TableError(f"the target {name!r} has {unknown[0]!r}, a class that the model does not know.")

@@ -5,6 +5,7 @@ With whitened inducing variables, inference touches Kuu through one operation on
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -82,10 +83,27 @@ class BlockDiagonal(AbstractPSDOperator):
 
     def whiten(self, B):
         stacked = B.reshape(self.num_blocks, -1, B.shape[1])
-        return jax.vmap(lambda op, b: op.whiten(b))(self.blocks, stacked).reshape(B.shape)
+        over_blocks = one_by_one if isinstance(self.blocks, Dense) else jax.vmap
+        return over_blocks(lambda op, b: op.whiten(b))(self.blocks, stacked).reshape(B.shape)
 
     def dense(self):
         return jax.scipy.linalg.block_diag(*jax.vmap(lambda op: op.dense(), axis_size=self.num_blocks)(self.blocks))
+
+
+def one_by_one(function: Callable) -> Callable:
+    """`jax.vmap` for a function that calls LAPACK, one matrix after the other.
+
+    jaxlib 0.10 shares the matrices of one call out among the threads of a pool, in which the call itself waits: two
+    such calls in one program, on a machine with two cores, wait for each other for ever. Calls with one matrix do not.
+    """
+
+    def call(*arguments):
+        if len(jax.tree.leaves(arguments)[0]) > 1:
+            return jax.lax.map(lambda each: function(*each), arguments)
+        found = function(*jax.tree.map(lambda leaf: leaf[0], arguments))
+        return jax.tree.map(lambda leaf: leaf[None], found)
+
+    return call
 
 
 def small_cholesky(K: Float[Array, "r r"]) -> Float[Array, "r r"]:

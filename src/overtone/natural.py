@@ -23,6 +23,7 @@ from overtone.collapsed import reference_noise
 from overtone.features.base import residual
 from overtone.likelihoods import AbstractLikelihood
 from overtone.likelihoods.base import expected_log_prob
+from overtone.linalg import one_by_one
 from overtone.model import DeepGP
 from overtone.params import unwrap
 
@@ -142,7 +143,7 @@ def _refreshed(memory: OutputMemory, noise: Float[Array, " P"]) -> OutputMemory:
             kl = 0.5 * (jnp.trace(covariance) + mean @ mean - len(mean) + log_det)
             return mean.astype(dtype), covariance.astype(dtype), kl.astype(dtype)
 
-        mean, covariance, kl = jax.vmap(one)(memory.gram, memory.projected, noise)
+        mean, covariance, kl = one_by_one(one)(memory.gram, memory.projected, noise)
         return eqx.tree_at(lambda m: (m.mean, m.covariance, m.kl), memory, (mean, covariance, jnp.sum(kl)))
 
     memory, noise = jax.lax.stop_gradient((memory, noise))
