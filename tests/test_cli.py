@@ -153,7 +153,7 @@ def test_counts_with_an_exposure(folder, capsys):
     gaps = found["x"].is_null() | found["hours"].is_null()
     assert 0 < gaps.sum() < len(found)
     np.testing.assert_array_equal(found["mean"].is_null(), gaps)  # rows with gaps stay, without a prediction
-    there = found.drop_nulls().with_columns(pl.col("hours").cast(float))
+    there = found.drop_nulls()
     rates = there["mean"].to_numpy() / there["hours"].to_numpy()
     assert np.mean(np.abs(rates / np.exp(np.sin(there["x"].to_numpy())) - 1)) < 0.4
     assert main(["predict", str(folder / "calls.safetensors"), str(folder / "new.parquet"), "--out", "e.csv"]) == 2

@@ -102,7 +102,8 @@ def predict(chosen: argparse.Namespace) -> None:
             given = _of_rows(exposure, slice(None))
             found = _predicted(model, np.nan_to_num(X), levels, chosen.samples, part, given)
             columns = [pl.Series(name, value).set(gaps, None) for name, value in found.items()]
-            chunk = encoder.typed(chunk) if chosen.out.endswith(".parquet") else chunk
+            if chosen.out.endswith(".parquet"):
+                chunk = encoder.typed(chunk, *filter(None, [model.exposure_]))
             writer.add(chunk.with_columns(columns))
             total += len(X)
     print(f"{total} rows\nWritten: {chosen.out}")

@@ -103,9 +103,10 @@ class Encoder:
             return np.where(gaps, self.means, values)
         return np.where(gaps.any(axis=1, keepdims=True), np.nan, values)
 
-    def typed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The frame with those of the model's columns as numbers that are numbers written as text."""
-        text = [c.name for c in self.columns if c.kind == "number" and frame[c.name].dtype == pl.String]
+    def typed(self, frame: pl.DataFrame, *others: str) -> pl.DataFrame:
+        """The frame with those of the model's columns, and others, as numbers that are numbers written as text."""
+        numbers = [*(c.name for c in self.columns if c.kind == "number"), *others]
+        text = [name for name in numbers if frame[name].dtype == pl.String]
         return frame.with_columns([_numbers(frame[name]) for name in text])
 
     def _values(self, frame: pl.DataFrame) -> np.ndarray:
