@@ -36,4 +36,4 @@ bench: .venv/ready .venv-bench/ready
 	for part in machine residuals steps startup memory page; do $(BIN)/python -m benchmarks.$$part || exit 1; done
 
 bench-quality: .venv/ready .venv-bench/ready
-	for part in quality multi_step random_tables quality_page; do $(BIN)/python -m benchmarks.$$part || exit 1; done
+	for part in quality multi_step output_layers random_tables quality_page; do $(BIN)/python -m benchmarks.$$part || exit 1; done

@@ -10,8 +10,8 @@ from jaxtyping import install_import_hook
 
 NAMES = (
     "params", "linalg", "trigpoly", "quadratic", "kernels", "variational", "features", "means", "scaling", "layers",
-    "likelihoods", "mixture", "discrete", "model", "diagnostics", "collapsed", "natural", "build", "train", "data",
-    "fit", "spectrum", "predictions",
+    "likelihoods", "mixture", "discrete", "model", "diagnostics", "collapsed", "calibration", "natural",
+    "build", "train", "data", "fit", "spectrum", "predictions",
 )  # fmt: skip
 CHECKED = [f"overtone.{name}" for name in NAMES]
 with install_import_hook(CHECKED, "beartype.beartype"):

@@ -15,6 +15,7 @@ from overtone.collapsed import with_optimal_output
 from overtone.config import Config
 from overtone.demo import PICTURES, main, multi_step
 from overtone.natural import OutputMemory
+from overtone.params import Positive
 from overtone.sklearn import DeepGPRegressor
 from overtone.train import negative_collapsed, negative_elbo, negative_natural
 
@@ -25,14 +26,12 @@ QUICK = {"max_steps": 200, "n_inducing": 10}
 
 def test_the_step_function_is_fitted():
     """A deep GP that looks like a shallow one is a failure of inference."""
-    density = {
-        method: DeepGPRegressor(method, n_inducing=20, max_steps=3000)
-        .fit(X, Y)
-        .log_predictive_density(X_TEST, Y_TEST)
-        .mean()
-        for method in ("id-dgp", "vff")
-    }
-    assert density["id-dgp"] > density["vff"] + 0.5
+    deep, shallow = (DeepGPRegressor(method, n_inducing=20, max_steps=3000).fit(X, Y) for method in ("id-dgp", "vff"))
+    density = deep.log_predictive_density(X_TEST, Y_TEST).mean()
+    assert density > shallow.log_predictive_density(X_TEST, Y_TEST).mean() + 0.5
+    # Without the noise between the layers, it is too sure of the places of the jumps.
+    deep.model_ = eqx.tree_at(lambda m: m.layers[0].noise, deep.model_, Positive(np.float32(1e-7)))
+    assert density > deep.log_predictive_density(X_TEST, Y_TEST).mean() + 0.02
 
 
 @pytest.mark.parametrize("method", ["id-dgp", "dgp", "svgp"])

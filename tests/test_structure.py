@@ -29,7 +29,7 @@ ORDER = [
     {"layers"},
     {"model"},
     {"collapsed", "predictions", "diagnostics", "pathwise"},
-    {"natural"},
+    {"natural", "calibration"},
     {"build"},
     {"train"},
     {"estimator"},

@@ -18,6 +18,7 @@ from jaxtyping import PRNGKeyArray
 
 from overtone import __version__
 from overtone.build import build, deepened, hidden_width, num_directions, num_features, seen, series_start
+from overtone.calibration import with_calibrated_noise
 from overtone.checkpoints import FileCheckpoint, digest
 from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
 from overtone.compiling import quickly_compiled
@@ -37,7 +38,7 @@ MOST_FEATURES, SERIES_ROWS = 3000, 4096  # whose joint covariance is affordable;
 UNLIMITED, USUAL_STEPS = 10**6, 5000
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 200, 2000  # of the rows; fewer say too little
 SCORE_DRAWS, BOUND_DRAWS = 8, 32
-MOST_RESERVED = 5.0  # seconds
+MOST_RESERVED = 8.0  # seconds
 SHALLOW_SHARE = 0.25  # of time and steps, to find out what one layer can do
 FAR_MORE, MOST_BLOCKS = 8, 200
 DEEP_FREQUENCIES = 100  # a series with more cycles needs them more than depth, and has little time for both
@@ -70,7 +71,7 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tup
 
     def limits(until: float, share: float) -> dict:
         """A share of the steps, and the time until a share of all is over; some is for the closed form at last."""
-        time = config.max_time and until * max(0.9 * config.max_time, config.max_time - MOST_RESERVED)
+        time = config.max_time and until * max(0.85 * config.max_time, config.max_time - MOST_RESERVED)
         return {"steps": max(1, round(share * steps)), "seconds": time and time - (perf_counter() - began)}
 
     if not config.chooses_depth:
@@ -83,7 +84,10 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tup
             deep = deepened(build(config, X, y), first.model)
             second = _stage(config, deep, data, run, **left)
             stage = max(first, second, key=lambda stage: _score(config, stage, data))
-    model = _finished(config, stage.model, stage.key, X, y)
+    model = stage.model
+    if config.output == "collapsed" and config.preset != "paper":
+        model = with_calibrated_noise(model, stage.key, X, y)
+    model = _finished(config, model, stage.key, X, y)
     return model, replace(stage.history, seconds=perf_counter() - began)
 
 
