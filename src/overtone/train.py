@@ -1,5 +1,6 @@
 """Config and data -> a fitted model: which loss, for how long, and what is kept."""
 
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -86,7 +87,8 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tup
             stage = max(first, second, key=lambda stage: _score(config, stage, data))
     model = stage.model
     if config.output == "collapsed" and config.preset != "paper":
-        model = with_calibrated_noise(model, stage.key, X, y)
+        left = config.max_time - (perf_counter() - began) if config.max_time else math.inf
+        model = with_calibrated_noise(model, stage.key, X, y, left)
     model = _finished(config, model, stage.key, X, y)
     return model, replace(stage.history, seconds=perf_counter() - began)
 
