@@ -31,11 +31,11 @@ def with_calibrated_noise(
 ) -> DeepGP:
     """The model with the noise between its layers raised as far as rows that the output layer has not seen allow.
 
-    By bisection; after some seconds it stays at what was found until then.
+    By bisection; after some seconds, compilation not counted, it stays at what was found until then.
     """
     if len(model.layers) == 1:
         return model
-    began, size = perf_counter(), -(-len(X) // FOLDS)
+    size = -(-len(X) // FOLDS)
     place = np.random.default_rng(0).permutation(FOLDS * size).reshape(FOLDS, size)
     rows, weights = np.minimum(place, len(X) - 1), (place < len(X)).astype(float)  # the last row fills up the parts
 
@@ -47,6 +47,7 @@ def with_calibrated_noise(
         return [exponent for exponent, value in found.items() if value >= max(found.values()) - PREMIUM]
 
     found, (low, high) = {-math.inf: density(model)}, EXPONENTS
+    began = perf_counter()
     for _ in range(ROUNDS):
         if perf_counter() - began > seconds or not max(found.values()) > -math.inf:
             break

@@ -40,6 +40,7 @@ UNLIMITED, USUAL_STEPS = 10**6, 5000
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 200, 2000  # of the rows; fewer say too little
 SCORE_DRAWS, BOUND_DRAWS = 8, 32
 MOST_RESERVED = 8.0  # seconds
+CALIBRATION_SHARE = 0.1  # of the time
 SHALLOW_SHARE = 0.25  # of time and steps, to find out what one layer can do
 FAR_MORE, MOST_BLOCKS = 8, 200
 DEEP_FREQUENCIES = 100  # a series with more cycles needs them more than depth, and has little time for both
@@ -87,8 +88,8 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tup
             stage = max(first, second, key=lambda stage: _score(config, stage, data))
     model = stage.model
     if config.output == "collapsed" and config.preset != "paper":
-        left = config.max_time - (perf_counter() - began) if config.max_time else math.inf
-        model = with_calibrated_noise(model, stage.key, X, y, left)
+        seconds = CALIBRATION_SHARE * config.max_time if config.max_time else math.inf
+        model = with_calibrated_noise(model, stage.key, X, y, seconds)
     model = _finished(config, model, stage.key, X, y)
     return model, replace(stage.history, seconds=perf_counter() - began)
 
