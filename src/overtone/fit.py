@@ -83,7 +83,7 @@ def fit(
     optim: optax.GradientTransformation,
     steps: int,
     seconds: float | None = None,
-    score: Callable[[M, Any], Array] | None = None,
+    score: Callable[[M, Any], float] | None = None,
     schedule: Callable[[Array, Array], Array] = warm_up_and_decay,
     memory: Any = None,
     chunk: int = 100,

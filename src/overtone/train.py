@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.tree_util import Partial
@@ -27,10 +26,10 @@ from overtone.config import Config
 from overtone.data import Batches
 from overtone.fit import History, fit
 from overtone.likelihoods import AbstractNoise, FlexibleNoise, Gaussian
-from overtone.model import DeepGP, elbo, log_density
+from overtone.model import DeepGP, elbo
 from overtone.natural import OutputMemory, natural_elbo, site_sums
 from overtone.params import unwrap
-from overtone.predictions import bound
+from overtone.predictions import bound, log_density, over_rows
 from overtone.spectrum import frequencies
 
 OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the output layer; rows at a time
@@ -124,9 +123,11 @@ def _stage(config: Config, model: DeepGP, data: Data, run: Run, *, steps: int, s
         identity = {**asdict(config), "steps": steps, "data": digest(data.X, data.y), "version": __version__}
         checkpoint = FileCheckpoint(run.checkpoint, f"{config.num_layers}-layers", identity)
 
-    def score(model: DeepGP, memory: OutputMemory | None):
-        sums = _all_sums(model, key, X, y) if output == "collapsed" else None
-        return held_out_density(model, memory, sums, key, data.X[data.held_out], data.y[data.held_out])
+    def score(model: DeepGP, memory: OutputMemory | None) -> float:
+        sums = (memory.gram, memory.projected) if memory is not None else None
+        sums = _all_sums(model, key, X, y) if output == "collapsed" else sums
+        model = model if sums is None else _with_output(model, *sums)
+        return held_out_density(model, key, data.X[data.held_out], data.y[data.held_out])
 
     model, memory, history = fit(
         model,
@@ -229,12 +230,10 @@ def _hold_out(config: Config, num: int) -> tuple[np.ndarray, np.ndarray]:
 _with_output = quickly_compiled(with_optimal_output)
 
 
-@quickly_compiled
-def held_out_density(model: DeepGP, memory: OutputMemory | None, sums: tuple | None, key, X, y):
+def held_out_density(model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) -> float:
     """Mean log predictive density of rows that training has not seen."""
-    sums = sums if memory is None else (memory.gram, memory.projected)
-    model = model if sums is None else with_optimal_output(model, *sums)
-    return jnp.mean(jnp.nansum(log_density(model, key, X, y, num_samples=SCORE_DRAWS), axis=1))
+    (densities,) = over_rows(lambda *chunk: log_density(model, key, SCORE_DRAWS, *chunk), X, y)
+    return float(np.mean(np.nansum(densities, axis=1)))
 
 
 def negative_elbo(model: DeepGP, memory: None, key, X, y, *, num_data, num_samples: int):
