@@ -31,7 +31,7 @@ def main() -> None:
     def run(num: int) -> None:
         batches = Batches(X, y, batch_size=settings["batch"], seed=state["first"])
         state["first"] += 1
-        state["model"], _ = fit(
+        state["model"], _, _ = fit(
             state["model"], loss, batches, key=jax.random.key(0), optim=adam(0.01), steps=num, chunk=CHUNK
         )
 

@@ -51,7 +51,17 @@ def collapsed_elbo(
 
 
 def with_optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float[Array, "P M"]) -> DeepGP:
-    """The model with the output layer's q(v) set to its optimum for these statistics, jointly over all features.
+    """The model with the output layer's q(v) set to its optimum for these statistics, jointly over all features."""
+    return with_output(model, optimal_output(model, gram, projected))
+
+
+def with_output(model: DeepGP, q: tuple[Array, Array, Array]) -> DeepGP:
+    """The model with this q(v) of the output layer: the mean, and the logs of the scales and the unit factor."""
+    return eqx.tree_at(lambda m: m.layers[-1].q, model, Full(*q))
+
+
+def optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float[Array, "P M"]) -> tuple:
+    """The optimal q(v) of the output layer for these statistics, jointly over all features.
 
     Where rows differ in precision, it is relative to that of the usual noise, and outputs have their own matrices.
     """
@@ -68,8 +78,7 @@ def with_optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: 
     diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
     unit = jnp.swapaxes(root / diagonal[:, None], 0, 1)
     dtype = model.layers[-1].q.mean.dtype
-    q = Full(*(part[None].astype(dtype) for part in (mean, jnp.log(diagonal), unit)))
-    return eqx.tree_at(lambda m: m.layers[-1].q, model, q)
+    return tuple(part[None].astype(dtype) for part in (mean, jnp.log(diagonal), unit))
 
 
 def statistics(

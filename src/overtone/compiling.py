@@ -3,12 +3,13 @@
 import gc
 import os
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
+
+from overtone.programs import Kept
 
 # Settings that measured better on a CPU: XLA's older code generator for fused elementwise loops (steps of small models
 # take two thirds of the time, and compilation three quarters), and its library for matrix products alone, not for sums.
@@ -20,27 +21,23 @@ OPTIONS = {
 QUICK = {**OPTIONS, "xla_backend_optimization_level": 1}
 
 
+@lru_cache(maxsize=64)
 def compiled(function: Callable) -> Callable:
-    """`equinox.filter_jit` for a program that runs for long."""
-    return _compiled(function, tuple(OPTIONS.items()))
-
-
-def quickly_compiled(function: Callable) -> Callable:
-    """`equinox.filter_jit` for a program that is compiled for longer than it runs."""
-
-    @wraps(function)
-    def call(*arguments, **named):
-        return _compiled(function, tuple(QUICK.items()))(*arguments, **named)  # JAX starts with the first call
-
-    return call
+    """`equinox.filter_jit` for a program that runs for long; it returns tuples, lists and dicts of arrays."""
+    return Kept(function, partial(_jit, OPTIONS), kept_folder)
 
 
 @lru_cache(maxsize=64)
-def _compiled(function: Callable, options: tuple[tuple[str, Any], ...]) -> Callable:
+def quickly_compiled(function: Callable) -> Callable:
+    """The same for a program that is compiled for longer than it runs."""
+    return wraps(function)(Kept(function, partial(_jit, QUICK), kept_folder))
+
+
+def _jit(options: dict[str, Any], function: Callable) -> Callable:
     """With those of the settings that this version of JAX knows."""
-    jit: Callable = eqx.filter_jit
     on_cpu = jax.default_backend() == "cpu"
-    return jit(function, compiler_options={name: value for name, value in options if on_cpu and _known(name, value)})
+    known = {name: value for name, value in options.items() if on_cpu and _known(name, value)}
+    return jax.jit(function, compiler_options=known)
 
 
 @lru_cache(maxsize=64)
@@ -59,11 +56,20 @@ def keep_compiled_programs() -> None:
     """
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = os.environ.get("OVERTONE_CACHE", str(base / "overtone" / "jax"))
-    if folder:
+    if folder := _folder():
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # reading is quicker, always
+
+
+def _folder() -> str:
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return os.environ.get("OVERTONE_CACHE", str(base / "overtone" / "jax"))
+
+
+def kept_folder() -> str | None:
+    """Where programs are kept before they are compiled: beside the compiled ones, if the folder is ours."""
+    folder = _folder()
+    return folder if folder and jax.config.values["jax_compilation_cache_dir"] == folder else None
 
 
 def forget_programs_if_many() -> None:

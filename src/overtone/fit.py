@@ -110,6 +110,7 @@ def fit(
     packed = packing.pack(params)
     init, healthy = jax.jit(optim.init), jax.device_put(True)
     state, scale = (packed, packed, init(packed), memory, healthy), 1.0
+    structure = jax.tree.structure(state)
     run, watch = compiled(_run), _Watch(score)
     losses: list[np.ndarray] = []
     first, total, pace = 0, steps, None
@@ -144,7 +145,8 @@ def fit(
             # Arrays, not Python numbers: those would be constants of the compiled loop.
             span, shorter = jax.device_put((np.asarray([first, first + count, total]), np.asarray(scale)))
             stacked = batches.take(first, chunk)
-            state, values = run(state, params, static, loss, optim, schedule, key, span, shorter, stacked, unknown)
+            leaves, values = run(state, params, static, loss, optim, schedule, key, span, shorter, stacked, unknown)
+            state = jax.tree.unflatten(structure, leaves)
             losses.append(np.asarray(values)[:count])
             first += count
             bar.update(count)
@@ -227,11 +229,11 @@ def _run(
     shorter: Array,
     stacked: tuple[np.ndarray | Array, ...],
     values: np.ndarray | Array,
-) -> tuple[Any, Array]:
+) -> tuple[list[Array], Array]:
     """The steps from span[0] up to span[1], of span[2] in all, one for each of the stacked batches (or all with one).
 
     State: the next parameters, packed, the last good ones, the optimiser's state, the loss's memory, whether all was
-    finite.
+    finite. It is returned as a list of its arrays.
     """
     first, last, steps = span
     packing = _Packing(params)
@@ -258,7 +260,7 @@ def _run(
         return state[-1] & (first + i < last)
 
     _, values, state = jax.lax.while_loop(goes_on, one_step, (jnp.zeros_like(first), jnp.asarray(values), state))
-    return state, values
+    return jax.tree.leaves(state), values
 
 
 class _Packing:

@@ -20,7 +20,7 @@ from overtone import __version__
 from overtone.build import build, deepened, hidden_width, num_directions, num_features, seen, series_start
 from overtone.calibration import with_calibrated_noise
 from overtone.checkpoints import FileCheckpoint, digest
-from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
+from overtone.collapsed import collapsed_elbo, optimal_output, statistics, with_output
 from overtone.compiling import quickly_compiled
 from overtone.config import Config
 from overtone.data import Batches
@@ -227,7 +227,8 @@ def _hold_out(config: Config, num: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(order[held_out:]), np.sort(order[:held_out])
 
 
-_with_output = quickly_compiled(with_optimal_output)
+def _with_output(model: DeepGP, gram, projected) -> DeepGP:
+    return with_output(model, quickly_compiled(optimal_output)(model, gram, projected))
 
 
 def held_out_density(model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) -> float:
