@@ -28,23 +28,25 @@ def test_diagonal(num):
     np.testing.assert_allclose(values(sum_of_diagonal(jnp.asarray(s)), num), s @ phi**2, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("num", "rank"), [(1, 2), (6, 17), (6, 2), (MANY - 1, 2), (MANY, 2)])
+@pytest.mark.parametrize(("num", "rank"), [(1, 2), (6, 17), (6, 2), (MANY - 1, 2), (MANY, 2), (1, None), (6, None)])
 @pytest.mark.parametrize("first", [1, 2])
 def test_factor(num, rank, first):
-    """By a matrix product, and from MANY frequencies on by a fast Fourier transform."""
+    """By a matrix product, and from MANY frequencies on by a fast Fourier transform. None: lower triangular."""
     size, phi = 2 * num + 1 + 2 * first, jnp.asarray(sinusoids(num))
+    lower, rank = rank is None, rank or size
+    part = np.tril(np.ones((size, rank)))[:, None] if lower else 1
     readout = RNG.normal(size=(3, size))
     args = RNG.uniform(0.5, 1, size=size), RNG.uniform(0.5, 1, size=(2, rank)), RNG.normal(size=(size, 2, rank)) / num
     by_values, by_crossed = jnp.asarray(RNG.normal(size=(2, 11))), jnp.asarray(RNG.normal(size=(size, 2, 3)))
 
     def direct(amplitude, weights, U):
-        W = amplitude[:, None, None] * U
+        W = amplitude[:, None, None] * U * part
         Q = jnp.einsum("ipr,pr,jpr->pij", W, weights, W)
         inner = Q[:, first : size - first, first : size - first]
         return jnp.einsum("in,pij,jn->pn", phi, inner, phi), jnp.einsum("pij,ej->ipe", Q, readout)
 
     def ours(amplitude, weights, U):
-        squares, crossed = quadratic_forms(first, readout, amplitude, weights, U)
+        squares, crossed = quadratic_forms(first, readout, amplitude, weights, U * part, lower)
         return values(squares, num), crossed
 
     def loss(function):

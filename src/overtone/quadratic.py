@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from overtone.trigpoly import degree
 
-MANY = 200  # frequencies from which on a fast Fourier transform beats a matrix product
+MANY = 200  # frequencies from which on, for few columns, a fast Fourier transform beats a matrix product
 
 
 def sum_of_diagonal(s: Float[Array, "*R M2"]) -> Float[Array, "*R M4"]:
@@ -55,6 +55,7 @@ def quadratic_forms(
     amplitude: Float[Array, " K"],
     weights: Float[Array, "P rank"],
     U: Float[Array, "K P rank"],
+    lower: bool = False,
 ) -> tuple[Float[Array, "P M4"], Float[Array, "K P e"]]:
     """For W = diag(amplitude) U and each output, two views of the matrix W diag(weights) W^T:
 
@@ -63,44 +64,51 @@ def quadratic_forms(
 
     The values of the columns of W on 4M + 1 points of a period, squared and summed, have the coefficients as their
     Fourier transform. With E and O the even and odd parts at the points t of half a period, the values at t and -t are
-    E + O and E - O: one product of a constant matrix with U, and one more for its derivative. The derivatives of
-    amplitude and weights are by-products, since both only scale U.
+    E + O and E - O: a product of a constant matrix with the cosines of U, one with its sines, and as many for the
+    derivative. Of a lower triangular U (the gradient is then for its lower part alone), half of the columns have no
+    cosines. The derivatives of amplitude and weights are by-products, since both only scale U.
     """
-    num, dtype, size = (len(U) - 2 * first) // 2, U.dtype, len(readout)
-    fast = num >= MANY
-    rows = readout.astype(dtype) if fast else np.concatenate([readout.astype(dtype), _grid(num, first, dtype)])
+    num, dtype = (len(U) - 2 * first) // 2, U.dtype
+    rank, readout = U.shape[-1], readout.astype(dtype)
+    fast = num >= MANY and rank < num
+    split = first + num + 1  # rows of cosines end here
+    most = min(split, rank) if lower else rank  # columns that reach them
 
     @jax.custom_vjp
     def forms(amplitude, weights, U):
         return forward(amplitude, weights, U)[0]
 
     def forward(amplitude, weights, U):
-        found = jnp.tensordot(rows * amplitude, U, 1)
-        z = found[:size]
+        z = jnp.tensordot(readout * amplitude, U, 1)
         if fast:
             W = amplitude[:, None, None] * U
             values = _transform(jnp.moveaxis(W[first : len(U) - first], 0, -1), _num_points(num))
             sums = jnp.einsum("prn,pr->pn", values**2, weights)
             squares = _to_coefficients(num, dtype) * _transform_back(sums, 2 * num)
         else:
-            values = found[size:].reshape(2, -1, *weights.shape)
-            squares = _squares(values[0], values[1], weights)
+            cosines, sines, _, _ = _half_period(num, dtype)
+            even = jnp.tensordot(cosines * amplitude[first:split], U[first:split, :, :most], 1)
+            odd = jnp.tensordot(sines * amplitude[split : len(U) - first], U[split : len(U) - first], 1)
+            values = even, odd
+            squares = _squares(even, odd, weights)
         crossed = amplitude[:, None, None] * jnp.einsum("kpr,ipr->kpi", U, weights * z)
         return (squares, crossed), (amplitude, weights, U, z, values)
 
     def backward(saved, gradient):
         amplitude, weights, U, z, values = saved
         by_squares, by_crossed = gradient
-        by_found = weights * jnp.einsum("kpi,kpr->ipr", amplitude[:, None, None] * by_crossed, U)
+        by_z = weights * jnp.einsum("kpi,kpr->ipr", amplitude[:, None, None] * by_crossed, U)
+        by_W = jnp.tensordot(readout.T, by_z, 1) + jnp.einsum("kpi,ipr->kpr", by_crossed, weights * z)
         if fast:
             by_sums = _transform(_to_coefficients(num, dtype) * by_squares, _num_points(num))
             waves = _transform_back(2 * by_sums[:, None] * weights[..., None] * values, num)
-            by_W = jnp.tensordot(rows.T, by_found, 1)
             by_W = by_W.at[first : len(U) - first].add(jnp.moveaxis(waves, -1, 0))
         else:
-            by_values = _squares_backward(values[0], values[1], weights, by_squares)
-            by_W = jnp.tensordot(rows.T, jnp.concatenate([by_found, *by_values]), 1)
-        by_W = by_W + jnp.einsum("kpi,ipr->kpr", by_crossed, weights * z)
+            cosines, sines, _, _ = _half_period(num, dtype)
+            even, odd = values
+            by_even, by_odd = _squares_backward(even, odd, weights, by_squares)
+            by_W = by_W.at[first:split, :, :most].add(jnp.tensordot(cosines.T, by_even, 1))
+            by_W = by_W.at[split : len(U) - first].add(jnp.tensordot(sines.T, by_odd, 1))
         by_U = amplitude[:, None, None] * by_W
         by_weights = jnp.einsum("kpr,kpr->pr", by_U, U) / (2 * weights)
         return jnp.einsum("kpr,kpr->k", by_W, U), by_weights, by_U
@@ -109,28 +117,24 @@ def quadratic_forms(
     return forms(amplitude, weights, U)
 
 
-def _squares(even: Float[Array, "G P rank"], odd: Float[Array, "G P rank"], weights: Float[Array, "P rank"]):
-    """sum (E + O)^2 at t and sum (E - O)^2 at -t: a part that is even and one that is odd."""
+def _squares(even: Float[Array, "G P most"], odd: Float[Array, "G P rank"], weights: Float[Array, "P rank"]):
+    """sum (E + O)^2 at t and sum (E - O)^2 at -t: a part that is even and one that is odd. Columns beyond E are odd."""
     to_cosines, to_sines = _half_period(degree(even, 0), even.dtype)[2:]
-    same, opposite = (jnp.sum(x * weights, axis=-1) for x in (even**2 + odd**2, 2 * even * odd))
+    most = even.shape[-1]
+    same = jnp.sum(odd**2 * weights, axis=-1) + jnp.sum(even**2 * weights[:, :most], axis=-1)
+    opposite = 2 * jnp.sum(even * odd[..., :most] * weights[:, :most], axis=-1)
     return jnp.concatenate([to_cosines @ same, to_sines @ opposite]).T
 
 
 def _squares_backward(even, odd, weights, gradient):
-    num = degree(gradient)
+    num, most = degree(gradient), even.shape[-1]
     to_cosines, to_sines = _half_period(num // 2, even.dtype)[2:]
-    same = 2 * (to_cosines.T @ gradient[:, : num + 1].T)[..., None] * weights
-    opposite = 2 * (to_sines.T @ gradient[:, num + 1 :].T)[..., None] * weights
-    return same * even + opposite * odd, same * odd + opposite * even
-
-
-def _grid(num: int, first: int, dtype) -> np.ndarray:
-    """From coefficients, behind `first` others, to even and odd parts at the points of half a period."""
-    cosines, sines, _, _ = _half_period(num, dtype)
-    zeros = np.zeros((len(cosines), first), dtype)
-    even = np.concatenate([zeros, cosines, 0 * sines, zeros], axis=1)
-    odd = np.concatenate([zeros, 0 * cosines, sines, zeros], axis=1)
-    return np.concatenate([even, odd])
+    same = 2 * (to_cosines.T @ gradient[:, : num + 1].T)[..., None]
+    opposite = 2 * (to_sines.T @ gradient[:, num + 1 :].T)[..., None]
+    by_even = weights[:, :most] * (same * even + opposite * odd[..., :most])
+    by_odd = weights * same * odd
+    by_odd = by_odd.at[..., :most].add(weights[:, :most] * opposite * even)
+    return by_even, by_odd
 
 
 @lru_cache(maxsize=16)

@@ -35,6 +35,11 @@ class AbstractGaussian(eqx.Module):
     def factor(self) -> tuple[Float[Array, "B M P rank"], Float[Array, "B P rank"]] | None:
         """U and the weights of its columns."""
 
+    @property
+    def triangular(self) -> bool:
+        """Is each output's U lower triangular?"""
+        return False
+
     @abstractmethod
     def kl(self) -> Float[Array, ""]:
         """KL(q || N(0, I)), summed over blocks and outputs."""
@@ -89,6 +94,10 @@ class Full(AbstractGaussian):
     @property
     def factor(self):
         return _below_diagonal(self.unit), jnp.exp(2 * self.log_diag)
+
+    @property
+    def triangular(self):
+        return True
 
     def kl(self):
         U, weights = self.factor

@@ -79,7 +79,7 @@ def pinned_marginals(
 
 
 def _forms(L: np.ndarray, ends: Ends, q: AbstractGaussian) -> Forms:
-    factor = None if q.factor is None else _forms_of_factor(L, ends, *q.factor)
+    factor = None if q.factor is None else _forms_of_factor(L, ends, *q.factor, q.triangular)
     diagonal = None if q.variances is None else _forms_of_diagonal(L, ends, q.variances[0])
     if diagonal is None or factor is None:
         found = factor or diagonal
@@ -90,7 +90,9 @@ def _forms(L: np.ndarray, ends: Ends, q: AbstractGaussian) -> Forms:
     return jax.tree.map(jnp.add, diagonal, factor)
 
 
-def _forms_of_factor(L: np.ndarray, ends: Ends, U: Float[Array, "1 K P rank"], weights: Float[Array, "1 P rank"]):
+def _forms_of_factor(
+    L: np.ndarray, ends: Ends, U: Float[Array, "1 K P rank"], weights: Float[Array, "1 P rank"], triangular: bool
+):
     """S = U diag(weights) U^T."""
     size, num = len(L), U.shape[1]
     # z = scale * readout (amplitude U), where the frequencies in B are 0, 1, 2, ... times the step.
@@ -101,7 +103,7 @@ def _forms_of_factor(L: np.ndarray, ends: Ends, U: Float[Array, "1 K P rank"], w
     one = np.ones(size, L.dtype)
     amplitude = jnp.concatenate([one, ends.amplitude, one])
     scale = jnp.concatenate([one, ends.step ** np.arange(size), one])
-    squares, crossed = quadratic_forms(size, readout, amplitude, weights[0], U[0])
+    squares, crossed = quadratic_forms(size, readout, amplitude, weights[0], U[0], triangular)
     crossed = crossed * scale
     gram = jnp.einsum("ik,kpj->pij", readout, crossed) * scale[:, None]
     with_1, with_2, with_3 = jnp.split(jnp.moveaxis(crossed[size:-size], 0, -1), 3, axis=1)
