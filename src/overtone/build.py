@@ -46,6 +46,7 @@ FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; h
 LENGTHSCALE, WAVES = 0.2, 4.0  # in units of the data's range, and of the shortest wave that the features carry
 KMEANS_ROWS, START_ROWS = 20_000, 100_000  # at most, to find out where layers start
 RANK = 8  # of the correlated part of a low-rank covariance
+LEAST_NOISE = 3e-9  # variance, of a series that is band-limited: the rounding of hundreds of waves in single precision
 NOISE = 0.1  # variance, for a target of variance 1
 
 
@@ -85,6 +86,8 @@ def _likelihood(config: Config, X: np.ndarray, y: np.ndarray, start: Start | Non
     if X.shape[1] == 1 and not start:
         noise = min(NOISE, max(*(noise_of_series(X[:, 0], target) for target in seen(config, y).T), 1e-4))
     kind = LIKELIHOODS[config.likelihood_name]
+    if config.limited and kind is likelihoods.Gaussian:
+        return likelihoods.Gaussian(Positive(np.full(y.shape[1], noise, dtype), lower=LEAST_NOISE))
     return kind.start(y, noise, num_features(config, X.shape[1]), dtype)
 
 
@@ -157,7 +160,7 @@ def _features(config: Config, H: np.ndarray, num_dims: int, depth: int, dtype: n
         if paper:
             return PerDimension(FourierFeatures(a, b, int(config.n_inducing)), num_dims)
         order = KERNELS[config.kernel_name].order
-        return PerDimension(PinnedFourierFeatures(a, b, int(config.n_inducing), order), num_dims)
+        return PerDimension(PinnedFourierFeatures(a, b, int(config.n_inducing), order, config.limited), num_dims)
     centres = kmeans_centres(H, int(config.n_inducing), config.random_state)
     return InducingPoints(jax.device_put(centres.astype(dtype)))
 
@@ -189,7 +192,8 @@ def series_start(config: Config, X: np.ndarray, y: np.ndarray) -> Start | None:
     """Where training should start, if the spectrum of a series can tell."""
     if X.shape[1] > 1 or not config.pinned:
         return None
-    return start_of_series(X[:, 0], seen(config, y), KERNELS[config.kernel_name].order, int(config.n_inducing))
+    kind, num = KERNELS[config.kernel_name], int(config.n_inducing)
+    return start_of_series(X[:, 0], seen(config, y), kind.order, num, config.limited)
 
 
 def _kernel(config: Config, num_dims: int, start: Start | None, dtype: np.dtype) -> kernels.AbstractKernel:

@@ -13,6 +13,7 @@ The condition number of Lam is about N / noise, so this one system is solved in 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.likelihoods import Gaussian
@@ -81,6 +82,27 @@ def optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float
     return tuple(part[None].astype(dtype) for part in (mean, jnp.log(diagonal), unit))
 
 
+def best_scales(
+    gram: np.ndarray, projected: np.ndarray, squares: np.ndarray, num_data: int, noises: np.ndarray, scales: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """The factor of the kernel's variance, and the noise of each output, with the largest bound among those given.
+
+    Without a residual the bound depends on both through the eigenvalues e of A A^T alone; with b = Q^T A y it is
+        -N/2 log(2 pi noise) - (|y|^2 - sum scale b^2 / (noise + scale e))/(2 noise) - sum log(1 + scale e / noise)/2.
+    """
+    e, Q = np.linalg.eigh(gram)
+    e, b = np.maximum(e, 0)[:, None], Q.T @ projected.T  # (M, 1), (M, P)
+    found = []
+    for scale in scales:
+        explained = np.stack([np.sum(scale * b**2 / (noise + scale * e), axis=0) for noise in noises], axis=1)  # (P, K)
+        misfit = np.maximum(squares[:, None] - explained, 0)
+        volume = np.sum(np.log1p(scale * e / noises), axis=0)
+        bound = -0.5 * (num_data * np.log(2 * np.pi * noises) + misfit / noises + volume)
+        found.append((np.sum(np.max(bound, axis=1)), scale, noises[np.argmax(bound, axis=1)]))
+    _, scale, noise = max(found, key=lambda each: each[0])
+    return float(scale), noise
+
+
 def statistics(
     model: DeepGP,
     key: PRNGKeyArray,
@@ -100,6 +122,7 @@ def statistics(
         target = y - layer.mean_function(Z)
         gram, projected = layer.features.normal_equations(layer.kernel, H, target, weights)
         left = weights @ layer.kernel.diag(H).astype(weights.dtype) - jnp.trace(gram)  # sum k - |A|^2
+        left = 0 * left if layer.features.band_limited else left  # then no row may lie outside of [a, b]
         return gram, projected.T, weights @ target.astype(weights.dtype) ** 2, left
 
     num_samples = num_samples if len(model.layers) > 1 else 1

@@ -9,6 +9,7 @@ PRESETS = ("default", "paper")
 COVARIANCES = ("auto", "block", "joint", "low-rank", "mean-field")
 NOISES = ("auto", "gaussian", "flexible", "student-t", "heteroscedastic")
 LIKELIHOODS = (*NOISES, "poisson", "bernoulli", "softmax")
+BAND_LIMITED = ("auto", "yes", "no")
 OUTPUTS = ("auto", "collapsed", "natural", "adam")
 DTYPES = ("float32", "float64")
 
@@ -33,6 +34,8 @@ class Config:
         "low-rank" a diagonal and a few directions of correlation for each input, the choice for hundreds of
         frequencies, "mean-field" a diagonal. Layers of inducing points have one block. "auto" is "block", and
         "mean-field" where a layer has hundreds of them.
+    band_limited: "yes" or "no", does a series have no waves beyond its frequencies? Then a shallow model needs no
+        variance for them, and the noise may be tiny. "auto" asks the spectrum.
     output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,
         which needs all rows in a batch; "natural" follows it from batch to batch, and takes the closed form at the end;
         "adam" trains it like the rest, as in the paper. "auto" is "collapsed" where the rows fit into one batch,
@@ -63,6 +66,7 @@ class Config:
     n_projections: int | None = None
     kernel: str = "auto"
     covariance: str = "auto"
+    band_limited: str = "auto"
     output: str = "auto"
     likelihood: str = "auto"
     preset: str = "default"
@@ -107,6 +111,10 @@ class Config:
         return "gaussian" if self.likelihood == "auto" else self.likelihood
 
     @property
+    def limited(self) -> bool:
+        return self.band_limited == "yes"
+
+    @property
     def rate(self) -> float:
         return self.learning_rate or (0.05 if self.fourier else 0.01)
 
@@ -117,6 +125,7 @@ class Config:
             ("kernel", KERNELS),
             ("covariance", COVARIANCES),
             ("preset", PRESETS),
+            ("band_limited", BAND_LIMITED),
             ("output", OUTPUTS),
             ("likelihood", LIKELIHOODS),
             ("dtype", DTYPES),
@@ -124,6 +133,11 @@ class Config:
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+        if self.limited and not (self.pinned and self.num_layers == 1):
+            raise ValueError(
+                "band_limited='yes' is for one layer of Fourier features; use method='vff' or n_layers=1, and not the "
+                "paper's preset."
+            )
         for name in ("batch_size", "n_samples", "n_predict_samples"):
             _check_whole(name, getattr(self, name))
         for name in ("hidden_width", "n_projections", "max_steps"):

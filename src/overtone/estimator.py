@@ -43,6 +43,7 @@ class DeepGPEstimator(BaseEstimator):
         n_projections: int | None = Config.n_projections,
         kernel: str = Config.kernel,
         covariance: str = Config.covariance,
+        band_limited: str = Config.band_limited,
         output: str = Config.output,
         likelihood: str = Config.likelihood,
         preset: str = Config.preset,
@@ -64,6 +65,7 @@ class DeepGPEstimator(BaseEstimator):
         self.n_projections = n_projections
         self.kernel = kernel
         self.covariance = covariance
+        self.band_limited = band_limited
         self.output = output
         self.likelihood = likelihood
         self.preset = preset

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from overtone.features.base import AbstractInducingFeatures, residual
+from overtone.features.base import AbstractInducingFeatures
 from overtone.kernels import AbstractKernel
 from overtone.means import AbstractMean
 from overtone.params import Param
@@ -56,7 +56,7 @@ class GPLayer(eqx.Module):
         Z, H = self.place(X)
         v = jnp.swapaxes(self.q.sample(key), 0, 1).reshape(self.num_outputs, -1)
         A = self.features.whitened(self.kernel, H)
-        std = jnp.sqrt(residual(self.kernel, A, H) + self.noise)
+        std = jnp.sqrt(self.features.unexplained(self.kernel, A, H) + self.noise)
         eps = jax.random.normal(row_key, (X.shape[0], self.num_outputs), H.dtype)
         return self.mean_function(Z) + A.T @ v.T + std[:, None] * eps
 

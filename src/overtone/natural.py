@@ -20,7 +20,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from overtone.collapsed import reference_noise
-from overtone.features.base import residual
 from overtone.likelihoods import AbstractLikelihood
 from overtone.likelihoods.base import expected_log_prob
 from overtone.linalg import one_by_one
@@ -73,7 +72,7 @@ def natural_elbo(
     share = num_data / A.shape[1]
 
     memory = _refreshed(memory, noise)
-    mean, var = (memory.mean @ A).T, (residual(layer.kernel, A, H) + _spread(memory.covariance, A)).T
+    mean, var = (memory.mean @ A).T, (layer.features.unexplained(layer.kernel, A, H) + _spread(memory.covariance, A)).T
     likelihood = model.likelihood_of(A, H, (A.shape[1],))
     kl = sum((layer.kl() for layer in model.layers[:-1]), start=memory.kl + model.likelihood.kl())
     bound = share * jnp.sum(expected_log_prob(likelihood, target, mean + offset, var)) - kl

@@ -31,6 +31,9 @@ class Finer(eqx.Module):
     def __call__(self, kernel: AbstractKernel, H: Float[Array, "N J"]) -> Float[Array, "K N"]:
         return self.features.whitened(kernel, H)
 
+    def unexplained(self, kernel: AbstractKernel, phi: Float[Array, "K N"], H: Float[Array, "N J"]):
+        return self.features.unexplained(kernel, phi, H)
+
 
 class RandomWaves(eqx.Module):
     """sqrt(2 variance / K) (cos(w x), sin(w x)), w from the spectral density: random Fourier features."""
@@ -41,6 +44,9 @@ class RandomWaves(eqx.Module):
         phase = self.frequencies @ H.T
         scale = jnp.sqrt(kernel.variance / len(self.frequencies))
         return scale * jnp.concatenate([jnp.cos(phase), jnp.sin(phase)])
+
+    def unexplained(self, kernel: Any, phi: Float[Array, "K N"], H: Float[Array, "N J"]):
+        return residual(kernel, phi, H)
 
 
 class LayerPath(eqx.Module):
@@ -54,7 +60,7 @@ class LayerPath(eqx.Module):
     def __call__(self, layer: GPLayer, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         Z, H = layer.place(X)
         A, phi = layer.features.whitened(layer.kernel, H), self.basis(layer.kernel, H)
-        std = jnp.sqrt(residual(layer.kernel, phi, H) + layer.noise)
+        std = jnp.sqrt(self.basis.unexplained(layer.kernel, phi, H) + layer.noise)
         return layer.mean_function(Z) + (self.v @ A + self.w @ phi).T + std[:, None] * self._white(X)
 
     def _white(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:

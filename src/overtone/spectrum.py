@@ -18,7 +18,7 @@ SMOOTH, ABOVE = 5, 5.0  # a wave counts if the mean power of 5 neighbours is 5 t
 UNEVEN = 1.5  # times as much noise in long waves where points are scattered at random
 SURE = 1e-3  # chance that noise alone passes for a wave
 LENGTHSCALES = 30  # tried between the distance of neighbours and the whole range
-VARIANCES, NOISES = np.geomspace(0.1, 10, 7), np.geomspace(1e-4, 1, 17)  # tried, for a target of variance 1
+VARIANCES, NOISES = np.geomspace(0.1, 10, 7), np.geomspace(1e-8, 1, 33)  # tried, for a target of variance 1
 ROOM = 1.15  # times the highest frequency: features should not end where the waves do
 
 
@@ -57,11 +57,12 @@ class Start(NamedTuple):
     noise: float
 
 
-def start_of_series(x: np.ndarray, Y: np.ndarray, order: int, num: int) -> Start | None:
+def start_of_series(x: np.ndarray, Y: np.ndarray, order: int, num: int, band_limited: bool) -> Start | None:
     """The Matern and the noise that explain the spectra of targets Y (N, P) best, with so many frequencies.
 
     By the collapsed bound in Whittle's approximation: power is exponential about the model's spectral density, there is
-    noise alone beyond the last frequency, and the variance that the kernel has there is paid for.
+    noise alone beyond the last frequency, and the variance that the kernel has there is paid for, unless the process is
+    band-limited.
     """
     rows = min(len(np.unique(x[~np.isnan(y)])) for y in Y.T)
     if rows < 2 * SMOOTH:
@@ -73,7 +74,9 @@ def start_of_series(x: np.ndarray, Y: np.ndarray, order: int, num: int) -> Start
     variance, noise = VARIANCES[:, None], NOISES
     best = None
     for lengthscale in np.geomspace(1 / rows, 1, LENGTHSCALES):
-        missing = variance * np.trapezoid(matern_density(beyond, lengthscale, order), beyond) / np.pi
+        missing = (
+            (not band_limited) * variance * np.trapezoid(matern_density(beyond, lengthscale, order), beyond) / np.pi
+        )
         density = rows * variance[..., None] * matern_density(w, lengthscale, order) + noise[:, None]
         inside = np.sum(np.log(density) + power / density, axis=-1)
         outside = (rows / 2 - num) * (np.log(noise) + floor / noise)

@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 from functools import lru_cache, reduce
 from itertools import product
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 import optax
@@ -17,10 +18,10 @@ from jax.tree_util import Partial
 from jaxtyping import PRNGKeyArray
 
 from overtone import __version__
-from overtone.build import build, deepened, hidden_width, num_directions, num_features, seen, series_start
+from overtone.build import LEAST_NOISE, build, deepened, hidden_width, num_directions, num_features, seen, series_start
 from overtone.calibration import with_calibrated_noise
 from overtone.checkpoints import FileCheckpoint, digest
-from overtone.collapsed import collapsed_elbo, optimal_output, statistics, with_output
+from overtone.collapsed import best_scales, collapsed_elbo, optimal_output, statistics, with_output
 from overtone.compiling import quickly_compiled
 from overtone.config import Config
 from overtone.data import Batches
@@ -28,7 +29,7 @@ from overtone.fit import History, fit
 from overtone.likelihoods import AbstractNoise, FlexibleNoise, Gaussian
 from overtone.model import DeepGP, elbo
 from overtone.natural import OutputMemory, natural_elbo, site_sums
-from overtone.params import unwrap
+from overtone.params import Positive, unwrap
 from overtone.predictions import bound, log_density, over_rows
 from overtone.spectrum import frequencies
 
@@ -44,6 +45,8 @@ SHALLOW_SHARE = 0.25  # of time and steps, to find out what one layer can do
 FAR_MORE, MOST_BLOCKS = 8, 200
 DEEP_FREQUENCIES = 100  # a series with more cycles needs them more than depth, and has little time for both
 AUTO_FEATURES, FEWEST_FREQUENCIES, USUAL_POINTS = 1000, 4, 100
+CLEARLY, MOST_PRODUCTS = 0.5, 40_000_000  # nats per row; rows times frequencies that are quick enough in closed form
+LIMITED_NOISES, LIMITED_SCALES = np.geomspace(1.1 * LEAST_NOISE, 1, 73), np.geomspace(1e-3, 1e3, 25)
 GROWTHS, SERIES_KERNELS, WORTH = (1, 1.4), ("matern32", "matern52"), 0.1  # nats per row, for the next to be chosen
 
 
@@ -76,7 +79,10 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tup
         return {"steps": max(1, round(share * steps)), "seconds": time and time - (perf_counter() - began)}
 
     if not config.chooses_depth:
-        stage = _stage(config, build(config, X, y), data, run, **limits(1.0, 1.0))
+        model = build(config, X, y)
+        if config.limited and config.output == "collapsed":
+            model = _with_best_scales(model, X, y)
+        stage = _stage(config, model, data, run, **limits(1.0, 1.0))
     else:
         shallow, share = replace(config, method="vff", n_layers=1), SHALLOW_SHARE
         first = _stage(shallow, build(shallow, X, y), data, run, **limits(share, share))
@@ -91,6 +97,17 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tup
         model = with_calibrated_noise(model, stage.key, X, y, seconds)
     model = _finished(config, model, stage.key, X, y)
     return model, replace(stage.history, seconds=perf_counter() - began)
+
+
+def _with_best_scales(model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:
+    """A shallow, band-limited model with the kernel's variance and the noise where the bound is largest."""
+    gram, projected = map(np.asarray, _all_sums(model, jax.random.key(0), X, y))
+    squares, dtype = np.sum(y.astype(float) ** 2, axis=0), y.dtype
+    scale, noise = best_scales(gram, projected, squares, len(X), LIMITED_NOISES, LIMITED_SCALES)
+    kernel: Any = model.layers[0].kernel  # additive, in one input
+    variance = scale * np.asarray(unwrap(kernel.parts.variance))
+    found = Positive(variance.astype(dtype)), Gaussian(Positive(noise.astype(dtype), lower=LEAST_NOISE))
+    return eqx.tree_at(lambda m: (m.layers[0].kernel.parts.variance, m.likelihood), model, found)
 
 
 class Data(NamedTuple):
@@ -179,10 +196,12 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
     if config.covariance == "auto":
         blocks = num_directions(config, X.shape[1]) * hidden_width(config, X.shape[1]) if config.fourier else 1
         config = replace(config, covariance="mean-field" if blocks > MOST_BLOCKS else "block")
+    if config.band_limited == "auto":
+        config = replace(config, band_limited="yes" if _is_band_limited(config, X, y) else "no")
     output, likelihood = config.output, config.likelihood
     closed_form = config.likelihood_name == "gaussian" and not np.isnan(y).any()
     most_rows = SERIES_ROWS if X.shape[1] == 1 else config.batch_size
-    if output == "auto" and len(X) <= most_rows and closed_form:
+    if output == "auto" and (len(X) <= most_rows or config.limited) and closed_form:
         output = "collapsed"
     if output == "auto":
         most = MOST_FEATURES / seen(config, y).shape[1] ** 0.5  # each function has a covariance of its own
@@ -203,6 +222,16 @@ def _grown(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
         if (start := series_start(tried, X, y)) and start.bound > best + WORTH:
             best, chosen = start.bound, tried
     return chosen
+
+
+def _is_band_limited(config: Config, X: np.ndarray, y: np.ndarray) -> bool:
+    """Does the spectrum of a series have nothing beyond its last frequency, where a kernel would have something?"""
+    if X.shape[1] > 1 or not config.pinned or config.chooses_depth or config.num_layers > 1:
+        return False
+    if config.likelihood_name != "gaussian" or np.isnan(y).any() or len(X) * int(config.n_inducing) > MOST_PRODUCTS:
+        return False
+    with_tail, without = (series_start(replace(config, band_limited=each), X, y) for each in ("no", "yes"))
+    return with_tail is not None and without is not None and without.bound > with_tail.bound + CLEARLY
 
 
 def _num_inducing(config: Config, X: np.ndarray, y: np.ndarray) -> int:

@@ -60,6 +60,15 @@ class AbstractInducingFeatures(eqx.Module):
         """The whitened variables of these features, given those of the finer ones."""
         raise NotImplementedError(f"{type(self).__name__} has no finer features.")
 
+    @property
+    def band_limited(self) -> bool:
+        """Is the process, where the features are made for it, nothing but them?"""
+        return False
+
+    def unexplained(self, kernel: AbstractKernel, A: Float[Array, "M N"], X: Float[Array, "N D"]) -> Float[Array, " N"]:
+        """The prior variance of f(x) that the inducing variables, with whitened features A, leave: the residual."""
+        return residual(kernel, A, X)
+
     def whitened(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "M N"]:
         """A = R^-1 Kuf with R R^T = Kuu: covariance of the whitened variables with f(x)."""
         return self.Kuu(kernel).whiten(self.Kuf(kernel, X))
@@ -72,7 +81,7 @@ class AbstractInducingFeatures(eqx.Module):
         mean = A^T m;  var = (k(x,x) - |A|^2) + |R^T A|^2, the residual clipped at its exact bound.
         """
         A = self.whitened(kernel, X)
-        return q.project(A), residual(kernel, A, X)[:, None] + q.spread(A)
+        return q.project(A), self.unexplained(kernel, A, X)[:, None] + q.spread(A)
 
     def normal_equations(
         self, kernel: AbstractKernel, X: Float[Array, "N D"], Y: Float[Array, "N P"], weights: Float[Array, " N"]
@@ -115,6 +124,17 @@ class PerDimension(AbstractInducingFeatures):
     @property
     def num_blocks(self):
         return self.num_dims
+
+    @property
+    def band_limited(self):
+        return self.parts.band_limited
+
+    def unexplained(self, kernel, A, X):
+        if not self.band_limited:
+            return residual(kernel, A, X)
+        blocks = A.reshape(self.num_dims, -1, A.shape[1])
+        each = jax.vmap(lambda f, k, a, x: f.unexplained(k, a, x[:, None]))(self.parts, _parts(kernel), blocks, X.T)
+        return jnp.sum(each, axis=0)
 
     def Kuu(self, kernel):
         operators = jax.vmap(lambda f, k: f.Kuu(k))(self.parts, _parts(kernel))

@@ -7,6 +7,9 @@ variables the features are dense, and [a, b] may sit tight around the data. In o
     2. u' = u - E[u | s(a)]: its covariance is diag(d) EXACTLY, its features psi_m(x) = phi_m(x) - c(x - a) B[:, m];
     3. what 1 and 2 leave of s(b), of covariance C.
 Divided by their standard deviations they are the whitened variables v = (v1, v2, v3) themselves, so Kuu = I.
+
+Given both states, what happens inside [a, b] is independent of what happens outside. So the process may be
+band-limited: inside it is g(x) . v and nothing else, outside it is the Matern's.
 """
 
 from typing import Any
@@ -17,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from overtone.features.base import AbstractInducingFeatures
+from overtone.features.base import AbstractInducingFeatures, residual
 from overtone.features.ends import Ends, ends, signs, unit_kernel
 from overtone.features.fourier import matern, more, these_of
 from overtone.features.pinned_marginals import Place, pinned_marginals
@@ -35,6 +38,11 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
     b: Param
     num_frequencies: int = eqx.field(static=True)
     order: int = eqx.field(static=True)
+    limited: bool = eqx.field(static=True, default=False)  # to these waves
+
+    @property
+    def band_limited(self):
+        return self.limited
 
     @property
     def num_features(self):
@@ -76,11 +84,19 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         second = known.amplitude[:, None] * waves + known.B.T @ (gap.T @ after - from_a)
         return jnp.sqrt(kernel.variance) * jnp.concatenate([first, second, third + last.T @ after])
 
+    def unexplained(self, kernel, A, X):
+        left = residual(kernel, A, X)
+        return jnp.where(self.outside(X)[:, 0], left, 0) if self.band_limited else left
+
     def finer(self):
+        if self.band_limited:
+            return self
         return PinnedFourierFeatures(self.a, self.b, more(self.num_frequencies), self.order)
 
     def part_of(self, kernel, finer: Any, v):
         """v1 and v2 are among the finer ones; v3 is what the further sinusoids and the finer v3 say of s(b)."""
+        if self.band_limited:
+            return v
         kernel, size = self._checked(kernel), self.order + 1
         rho = kernel.rate * (self.b - self.a)
         known, more_known = (ends(type(kernel), f.num_frequencies, rho, self.a.dtype) for f in (self, finer))
@@ -121,7 +137,7 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         kernel = self._checked(kernel)
         place = self._place(kernel, X[:, 0])
         known = ends(type(kernel), self.num_frequencies, place.rho, self.a.dtype)
-        mean, var = pinned_marginals(type(kernel), known, place, q)
+        mean, var = pinned_marginals(type(kernel), known, place, q, self.band_limited)
         return (jnp.sqrt(kernel.variance) * mean).T, (kernel.variance * var).T
 
     def _place(self, kernel: AbstractMatern, x: Float[Array, " N"]) -> Place:

@@ -40,7 +40,7 @@ class Forms(eqx.Module):
 
 
 def pinned_marginals(
-    kind: type[AbstractMatern], ends: Ends, place: Place, q: AbstractGaussian
+    kind: type[AbstractMatern], ends: Ends, place: Place, q: AbstractGaussian, band_limited: bool
 ) -> tuple[Float[Array, "P N"], Float[Array, "P N"]]:
     """Mean and variance of f(x) under q, which has one block."""
     size, dtype, rho = kind.order + 1, place.rho.dtype, place.rho
@@ -72,9 +72,10 @@ def pinned_marginals(
     # |amplitude phi|^2 is a constant, since a cosine and its sine have the same amplitude.
     constant = jnp.sum(ends.amplitude[: len(ends.amplitude) // 2 + 1] ** 2)
     explained = inside * constant + values[-1] - 2 * _inner(h[None], near[:size])[0]
+    left = nonnegative(1 - explained)
     return (
         inside * means + sum(((T @ mean).T @ e for T, e in parts), start=none),
-        nonnegative(spread) + nonnegative(1 - explained),
+        nonnegative(spread) + (jnp.where(place.beyond == 0, 0, left) if band_limited else left),
     )
 
 

@@ -1,0 +1,76 @@
+"""A series without waves beyond its frequencies: what the features leave is zero inside, and the Matern's outside."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from overtone.collapsed import best_scales
+from overtone.features import PinnedFourierFeatures
+from overtone.kernels import Matern32
+from overtone.sklearn import DeepGPRegressor
+from overtone.variational import Full
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.usefixtures("x64")
+def test_marginals_lose_the_residual_inside_and_nothing_outside():
+    a, b, num = jnp.zeros(()), jnp.ones(()), 5
+    free, limited = (PinnedFourierFeatures(a, b, num, 1, limited) for limited in (False, True))
+    kernel = Matern32(jnp.asarray(1.3), jnp.asarray(0.2))
+    X = jnp.linspace(-0.4, 1.4, 37)[:, None]
+    inside = (X[:, 0] >= 0) & (X[:, 0] <= 1)
+    q = Full(*(jnp.asarray(RNG.normal(size=(1, 2, free.num_features))) for _ in range(2)), jnp.asarray(
+        np.tril(RNG.normal(size=(free.num_features, free.num_features)), -1) + np.eye(free.num_features)
+    )[None, :, None].repeat(2, axis=2))  # fmt: skip
+    A = free.whitened(kernel, X)
+    left = np.where(inside, kernel.diag(X) - jnp.sum(A**2, axis=0), 0)
+    assert left.max() > 0.005
+    (mean, var), (same, less) = (f.marginals(kernel, q, X) for f in (free, limited))
+    np.testing.assert_allclose(same, mean, rtol=1e-12)
+    np.testing.assert_allclose(var - less, np.stack([left, left], axis=1), atol=1e-10)
+    np.testing.assert_allclose(limited.unexplained(kernel, A, X), np.where(inside, 0, free.unexplained(kernel, A, X)))
+
+
+def test_the_best_scales_maximise_the_evidence_of_a_joint_gaussian():
+    A, y = RNG.normal(size=(4, 30)), RNG.normal(size=(30, 2))
+    noises, scales = np.geomspace(0.01, 10, 9), np.geomspace(0.01, 10, 7)
+    scale, noise = best_scales(A @ A.T, (A @ y).T, np.sum(y**2, axis=0), 30, noises, scales)
+
+    def evidence(scale, noise, target):
+        return multivariate_normal(np.zeros(30), scale * A.T @ A + noise * np.eye(30)).logpdf(target)
+
+    table = np.array([[[evidence(s, n, target) for n in noises] for target in y.T] for s in scales])
+    best = np.argmax(table.max(axis=2).sum(axis=1))
+    assert scale == scales[best]
+    np.testing.assert_array_equal(noise, noises[table[best].argmax(axis=1)])
+
+
+def waves(x: np.ndarray) -> np.ndarray:
+    return sum(np.sin(2 * np.pi * k * x + k) for k in range(101, 111)) / 5**0.5
+
+
+def test_a_band_of_waves_is_found_out_and_fitted_to_its_last_digits():
+    x = np.sort(RNG.random(3000))
+    clean, noisy = (waves(x) + scale * RNG.standard_normal(3000) for scale in (1e-4, 0.3))
+    model = DeepGPRegressor(max_steps=5, n_inducing=150).fit(x[:, None], clean)
+    assert model.config_.band_limited == "yes"
+    new = RNG.uniform(0.01, 0.99, 500)
+    mean, std = model.predict(new[:, None], return_std=True)
+    error = mean - waves(new)
+    assert np.sqrt(np.mean(error**2)) < 1e-4
+    assert 0.5e-4 < np.median(std) < 2e-4  # about the noise
+    beyond = model.predict(np.array([[2.0]]), return_std=True)[1]
+    assert beyond > 0.3  # it does not think that it knows what happens elsewhere
+    draws = model.sample_functions(20)(new[:, None])
+    assert np.abs(draws - mean[:, None]).max() < 1e-3
+    other = DeepGPRegressor(max_steps=1, n_inducing=150).fit(x[:, None], noisy)
+    assert other.config_.band_limited == "no"
+
+
+def test_it_is_for_one_layer():
+    with pytest.raises(ValueError, match="one layer"):
+        DeepGPRegressor(band_limited="yes", n_layers=2).fit(RNG.random((20, 1)), RNG.random(20))
+    assert jax.config.values["jax_enable_x64"] is False
