@@ -60,7 +60,8 @@ class GPLayer(eqx.Module):
         A = self.features.whitened(self.kernel, H)
         std = jnp.sqrt(residual(self.kernel, A, H) + self.noise)
         eps = jax.random.normal(row_key, (X.shape[0], self.num_outputs), H.dtype)
-        more = self.fine.draw(*(jax.random.fold_in(k, 1) for k in (key, row_key)), X) if self.fine else 0.0
+        key, row_key = jax.random.fold_in(key, 1), jax.random.fold_in(row_key, 1)
+        more = self.fine.draw(key, row_key, X) if self.fine else 0.0
         return self.mean_function(Z) + A.T @ v.T + std[:, None] * eps + more
 
     def draw_prior(self, key: PRNGKeyArray, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
