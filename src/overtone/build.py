@@ -19,8 +19,8 @@ from overtone.layers import GPLayer
 from overtone.means import Linear, Zero, linear_weight
 from overtone.model import DeepGP
 from overtone.params import Fixed, Positive, unwrap
-from overtone.scaling import Identity, Projection, directions, unit_interval
-from overtone.spectrum import Start, noise_of_series, start_of_series
+from overtone.scaling import Affine, Columns, Identity, Projection, directions, unit_interval
+from overtone.spectrum import FINE, Start, noise_of_series, start_of_series
 from overtone.variational import AbstractGaussian, Full, LowRank, MeanField
 
 KERNELS = {
@@ -45,6 +45,7 @@ PAPER_INTERVAL = (-2.0, 3.0)
 FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; hidden layers move more
 LENGTHSCALE, WAVES = 0.2, 4.0  # in units of the data's range, and of the shortest wave that the features carry
 KMEANS_ROWS, START_ROWS = 20_000, 100_000  # at most, to find out where layers start
+FINE_VARIANCE = 0.1  # of functions with fine structure, at the start
 RANK = 8  # of the correlated part of a low-rank covariance
 LEAST_NOISE = 3e-9  # variance, of a series that is band-limited: the rounding of hundreds of waves in single precision
 NOISE = 0.1  # variance, for a target of variance 1
@@ -75,10 +76,31 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
             scaling=scaling.fixed(dtype),
             noise=Fixed(np.zeros((), dtype)) if last else Positive(np.asarray(LAYER_NOISE, dtype)),
             projection=_projection(config, H, num, depth, dtype),
+            fine=_fine(config, scaling.fixed(dtype), num_outputs, dtype) if depth == 0 and not last else None,
         )
         layers.append(layer)
         H = H @ weight
     return DeepGP(tuple(layers), likelihood)
+
+
+def _fine(config: Config, scaling: Affine, num_outputs: int, dtype: np.dtype) -> GPLayer | None:
+    """What the first of several layers adds: functions of single inputs with fine structure."""
+    num = len(config.fine)
+    if not num:
+        return None
+    kind = KERNELS[config.kernel_name]
+    a, b = (Fixed(jax.device_put(np.full(num, edge, dtype))) for edge in FIRST_INTERVAL)
+    features = PerDimension(PinnedFourierFeatures(a, b, FINE, kind.order), num)
+    variance, lengthscale = (Positive(np.full(num, value, dtype)) for value in (FINE_VARIANCE / num, WAVES / FINE))
+    return GPLayer(
+        kernel=kernels.Additive(kind(variance, lengthscale)),
+        features=features,
+        q=MeanField.start((num, num_outputs, features.num_features // num), INNER_VARIANCE, dtype),
+        mean_function=Zero(num_outputs),
+        scaling=scaling,
+        noise=Fixed(np.zeros((), dtype)),
+        projection=Columns(config.fine),
+    )
 
 
 def _likelihood(config: Config, X: np.ndarray, y: np.ndarray, start: Start | None, dtype: np.dtype):

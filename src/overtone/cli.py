@@ -57,7 +57,12 @@ def _interval(text: str) -> tuple[float, ...]:
     return tuple(number("--interval", part) for part in text.split(","))
 
 
+def _inputs(text: str) -> tuple[int, ...] | str:
+    return text if text == "auto" else tuple(int(number("--fine-inputs", part)) for part in text.split(",") if part)
+
+
 TYPES = {
+    "fine_inputs": _inputs,
     "max_time": _seconds,
     "interval": _interval,
     "learning_rate": float,

@@ -27,6 +27,8 @@ class Config:
     hidden_width: units in each hidden layer; None is the number of inputs, at most 10.
     n_projections: directions along which the functions of a layer of Fourier features vary, which are learned; as many
         as inputs are the inputs themselves. None is 2D + 1 for D inputs, at most 40; for one input, the input itself.
+    fine_inputs: numbers of the inputs, from 0, whose fine structure the first of several layers follows, by a function
+        of 500 frequencies each. "auto" finds them in the spectrum of the target along each of several inputs.
     kernel: "matern12", "matern32", "matern52" or "rbf" (points only); "auto" is "matern32" for Fourier
         features and "rbf" for points, the better choice of each in the paper; but for a series whose frequencies are
         chosen too, "matern52" where its spectrum falls off steeply.
@@ -64,6 +66,7 @@ class Config:
     n_inducing: int | str = "auto"
     hidden_width: int | None = None
     n_projections: int | None = None
+    fine_inputs: tuple[int, ...] | str = "auto"
     kernel: str = "auto"
     covariance: str = "auto"
     band_limited: str = "auto"
@@ -91,6 +94,11 @@ class Config:
     @property
     def pinned(self) -> bool:
         return self.fourier and self.preset != "paper"
+
+    @property
+    def fine(self) -> tuple[int, ...]:
+        """The inputs with fine structure, as far as decided."""
+        return () if isinstance(self.fine_inputs, str) or not self.pinned else self.fine_inputs
 
     @property
     def num_layers(self) -> int:
@@ -146,6 +154,8 @@ class Config:
         for name in ("n_layers", "n_inducing"):
             if getattr(self, name) != "auto":
                 _check_whole(name, getattr(self, name), or_else=' or "auto"')
+        if isinstance(self.fine_inputs, str) and self.fine_inputs != "auto":
+            raise ValueError(f"fine_inputs must be numbers of inputs or 'auto'; got {self.fine_inputs!r}.")
         if not self.deep and self.num_layers != 1:
             raise ValueError(
                 f"method {self.method!r} has one layer; got n_layers={self.n_layers}. Leave n_layers at 'auto', or "

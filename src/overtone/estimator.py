@@ -41,6 +41,7 @@ class DeepGPEstimator(BaseEstimator):
         n_inducing: int | str = Config.n_inducing,
         hidden_width: int | None = Config.hidden_width,
         n_projections: int | None = Config.n_projections,
+        fine_inputs: tuple[int, ...] | str = Config.fine_inputs,
         kernel: str = Config.kernel,
         covariance: str = Config.covariance,
         band_limited: str = Config.band_limited,
@@ -63,6 +64,7 @@ class DeepGPEstimator(BaseEstimator):
         self.n_inducing = n_inducing
         self.hidden_width = hidden_width
         self.n_projections = n_projections
+        self.fine_inputs = fine_inputs
         self.kernel = kernel
         self.covariance = covariance
         self.band_limited = band_limited
@@ -194,7 +196,8 @@ class DeepGPEstimator(BaseEstimator):
         model = kinds[about["estimator"]](**_tuples(about["parameters"]))
         model.x_scaling_ = Affine(arrays["x_scaling_.shift"], arrays["x_scaling_.scale"])
         model.config_ = Config(**_tuples(about["config"]))
-        model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"]})
+        scores = [(step, value) for step, value in about["history"]["scores"]]
+        model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"], "scores": scores})
         model.n_features_in_ = len(model.x_scaling_.shift)
         if about["inputs"]:
             vars(model)["feature_names_in_"] = np.array(about["inputs"], object)

@@ -1,7 +1,7 @@
 """A layer: one sparse variational GP with P outputs.
 
 f(x) = m(z) + g(h) + noise, z = scaling(x), h = projection(z), where g is a zero-mean GP known through the whitened
-inducing variables v of its features, and q(v) is free.
+inducing variables v of its features, and q(v) is free. A second such process of the same inputs may be added.
 """
 
 import equinox as eqx
@@ -13,7 +13,7 @@ from overtone.features.base import AbstractInducingFeatures
 from overtone.kernels import AbstractKernel
 from overtone.means import AbstractMean
 from overtone.params import Param
-from overtone.scaling import Affine, Identity, Projection
+from overtone.scaling import Affine, Columns, Identity, Projection
 from overtone.variational import AbstractGaussian
 
 
@@ -26,7 +26,8 @@ class GPLayer(eqx.Module):
     mean_function: AbstractMean
     scaling: Affine
     noise: Param  # variance added between layers; 0 at the output
-    projection: Identity | Projection = Identity()
+    projection: Identity | Projection | Columns = Identity()
+    fine: "GPLayer | None" = None  # what is added: a process of few inputs with many frequencies
 
     @property
     def num_outputs(self) -> int:
@@ -41,11 +42,12 @@ class GPLayer(eqx.Module):
         """Mean and variance of f(x) under q."""
         Z, H = self.place(X)
         mean, var = self.features.marginals(self.kernel, self.q, H)
-        return mean + self.mean_function(Z), var + self.noise
+        more = self.fine(X) if self.fine else (0.0, 0.0)
+        return mean + self.mean_function(Z) + more[0], var + self.noise + more[1]
 
     def kl(self) -> Float[Array, ""]:
         """KL(q(v) || p(v))."""
-        return self.q.kl()
+        return self.q.kl() + (self.fine.kl() if self.fine else 0.0)
 
     def draw(self, key: PRNGKeyArray, row_key: PRNGKeyArray, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         """One function under q, at all rows together.
@@ -58,7 +60,9 @@ class GPLayer(eqx.Module):
         A = self.features.whitened(self.kernel, H)
         std = jnp.sqrt(self.features.unexplained(self.kernel, A, H) + self.noise)
         eps = jax.random.normal(row_key, (X.shape[0], self.num_outputs), H.dtype)
-        return self.mean_function(Z) + A.T @ v.T + std[:, None] * eps
+        key, row_key = jax.random.fold_in(key, 1), jax.random.fold_in(row_key, 1)
+        more = self.fine.draw(key, row_key, X) if self.fine else 0.0
+        return self.mean_function(Z) + A.T @ v.T + std[:, None] * eps + more
 
     def draw_prior(self, key: PRNGKeyArray, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         """One function under the prior, at all rows together: exact, by a Cholesky factor of K(X, X), O(N^3)."""
@@ -67,4 +71,5 @@ class GPLayer(eqx.Module):
         noise = self.noise + 4 * X.shape[0] * jnp.finfo(widest).eps * self.kernel.diag(H)
         K = (self.kernel.gram(H, H) + jnp.diag(noise)).astype(widest)
         eps = jax.random.normal(key, (X.shape[0], self.num_outputs), H.dtype)
-        return self.mean_function(Z) + jnp.linalg.cholesky(K).astype(H.dtype) @ eps
+        more = self.fine.draw_prior(jax.random.fold_in(key, 1), X) if self.fine else 0.0
+        return self.mean_function(Z) + jnp.linalg.cholesky(K).astype(H.dtype) @ eps + more

@@ -50,6 +50,15 @@ class Projection(eqx.Module):
         return 0.5 + (Z - 0.5) @ self.weight
 
 
+class Columns(eqx.Module):
+    """z -> some of its columns."""
+
+    chosen: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, Z):
+        return Z[:, list(self.chosen)]
+
+
 def directions(Z: np.ndarray, num: int, seed: int) -> np.ndarray:
     """Weights (D, J) to start from, on all of which Z stays in [0, 1]: the axes, then random directions.
 

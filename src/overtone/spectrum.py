@@ -19,6 +19,8 @@ UNEVEN = 1.5  # times as much noise in long waves where points are scattered at 
 SURE = 1e-3  # chance that noise alone passes for a wave
 LENGTHSCALES = 30  # tried between the distance of neighbours and the whole range
 VARIANCES, NOISES = np.geomspace(0.1, 10, 7), np.geomspace(1e-8, 1, 33)  # tried, for a target of variance 1
+FINE, FINE_SHARE, FINE_ROWS = 500, 0.2, 2000  # frequencies; share of a variance to be worth them; rows, at least
+GRID = 2**14  # places that inputs are rounded to, to look for fine structure
 ROOM = 1.15  # times the highest frequency: features should not end where the waves do
 
 
@@ -125,3 +127,33 @@ def highest_of_input(x: np.ndarray, y: np.ndarray) -> int:
     power = np.atleast_1d(lombscargle(x, y, 2 * np.pi * np.arange(1, most + 1), normalize=True, floating_mean=True))
     # Without a wave, N power / 2 has an exponential distribution of mean 1.
     return int(np.max(1 + np.nonzero(len(x) / 2 * power > np.log(most / SURE))[0], initial=0))
+
+
+def fine_inputs(X: np.ndarray, Y: np.ndarray) -> tuple[int, ...]:
+    """The columns of X (N, D) along which targets Y (N, P) have structure far beyond the frequencies of a table."""
+    if X.shape[1] == 1 or len(X) < FINE_ROWS:
+        return ()
+    keep = np.random.default_rng(0).permutation(len(X))[:ROWS]
+    X, Y = np.asarray(X[keep], float), np.asarray(Y[keep], float)
+    return tuple(j for j in range(X.shape[1]) if any(fine_share(X, y, j) > FINE_SHARE for y in Y.T))
+
+
+def fine_share(X: np.ndarray, y: np.ndarray, column: int) -> float:
+    """The share of y's variance in waves of many cycles along a column, beyond what noise would have there.
+
+    Of what is left of y by straight lines in all columns and by waves of few cycles in this one.
+    """
+    X, y = X[~np.isnan(y)], y[~np.isnan(y)]
+    x = X[:, column]
+    most = min(FINE, len(np.unique(x)) // 2)
+    if most < 4 * MOST_EACH:
+        return 0.0
+    x = (x - x.min()) / np.ptp(x)
+    phase = 2 * np.pi * np.arange(1, MOST_EACH + 1) * x[:, None]
+    coarse = np.column_stack([np.ones(len(X)), X, np.cos(phase), np.sin(phase)])
+    left = y - coarse @ np.linalg.lstsq(coarse, y)[0]
+    if np.sum(left**2) < TAIL * np.sum((y - y.mean()) ** 2):
+        return 0.0
+    placed = np.bincount(np.rint(GRID * x).astype(int) % GRID, left, GRID)
+    power = np.abs(np.fft.rfft(placed)[MOST_EACH + 1 : most + 1]) ** 2 / np.sum(left**2)
+    return float(np.sum(power - 1) * 2 / len(x))  # without waves, power has a mean of 1

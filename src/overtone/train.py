@@ -31,7 +31,7 @@ from overtone.model import DeepGP, elbo
 from overtone.natural import OutputMemory, natural_elbo, site_sums
 from overtone.params import Positive, unwrap
 from overtone.predictions import bound, log_density, over_rows
-from overtone.spectrum import frequencies
+from overtone.spectrum import fine_inputs, frequencies
 
 OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the output layer; rows at a time
 MOST_FINISH_ROWS = 200_000  # to go through once more after training; with more, the average over batches is as good
@@ -193,6 +193,11 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
         config = replace(config, n_layers=2)
     elif config.chooses_depth and int(config.n_inducing) > DEEP_FREQUENCIES:
         config = replace(config, n_layers=1)
+    if config.fine_inputs == "auto":
+        able = config.pinned and config.num_layers > 1
+        config = replace(config, fine_inputs=fine_inputs(X, seen(config, y)) if able else ())
+    elif any(not 0 <= j < X.shape[1] for j in config.fine):
+        raise ValueError(f"fine_inputs must be from 0 to {X.shape[1] - 1}; got {config.fine_inputs!r}.")
     if config.covariance == "auto":
         blocks = num_directions(config, X.shape[1]) * hidden_width(config, X.shape[1]) if config.fourier else 1
         config = replace(config, covariance="mean-field" if blocks > MOST_BLOCKS else "block")

@@ -1,0 +1,107 @@
+"""Inputs with fine structure: are they found, and does the first layer follow them?"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from overtone.build import build
+from overtone.config import Config
+from overtone.params import unwrap
+from overtone.pathwise import draw_path
+from overtone.sklearn import DeepGPRegressor
+from overtone.spectrum import fine_inputs
+from overtone.train import resolved
+
+RNG = np.random.default_rng(0)
+PLACES, LEVELS = RNG.uniform(size=300), RNG.standard_normal(300)  # a column that tells groups of rows apart
+GROUP = RNG.integers(300, size=4000)
+TABLE = np.column_stack([RNG.uniform(size=4000), PLACES[GROUP], RNG.uniform(size=4000)])
+SMOOTH = np.sin(4 * TABLE[:, 0]) + TABLE[:, 2]
+TARGET = SMOOTH + LEVELS[GROUP] * (1 + TABLE[:, 0]) + 0.1 * RNG.standard_normal(4000)
+
+
+def test_the_column_with_fine_structure_is_found_and_no_other():
+    assert fine_inputs(TABLE, TARGET[:, None]) == (1,)
+    assert fine_inputs(TABLE, np.column_stack([SMOOTH, TARGET])) == (1,)
+    assert fine_inputs(TABLE, np.where(RNG.uniform(size=4000) < 0.1, np.nan, TARGET)[:, None]) == (1,)
+    assert fine_inputs(TABLE, SMOOTH[:, None]) == ()
+    assert fine_inputs(TABLE, RNG.standard_normal((4000, 1))) == ()
+    assert fine_inputs(TABLE[:1000], TARGET[:1000, None]) == ()  # too few rows to be sure
+
+
+def test_constant_columns_and_targets_are_no_reason_to_fail():
+    table = np.column_stack([TABLE[:, 1], np.ones(4000), np.r_[1e9, np.zeros(3999)]])
+    assert fine_inputs(table, np.ones((4000, 1))) == ()
+    assert fine_inputs(table, table[:, :1]) == ()
+
+
+def test_only_pinned_features_below_another_layer_have_them():
+    Y = TARGET[:, None]
+    assert resolved(Config(), TABLE, Y).fine_inputs == (1,)
+    for other in (Config("vff"), Config("dgp"), Config(preset="paper"), Config(n_layers=1)):
+        assert resolved(other, TABLE, Y).fine_inputs == ()
+    with pytest.raises(ValueError, match="fine_inputs must be from 0 to 2; got"):
+        resolved(Config(fine_inputs=(3,)), TABLE, Y)
+    with pytest.raises(ValueError, match="fine_inputs must be numbers of inputs or 'auto'; got 'all'"):
+        Config(fine_inputs="all").validate()
+
+
+@pytest.fixture
+def layer(x64):
+    """With q(v) at the prior, so that the layer is the prior process, whose covariance is known."""
+    config = Config(n_layers=2, n_inducing=4, fine_inputs=(1, 2), dtype="float64", hidden_width=2)
+    layer = unwrap(build(config, TABLE[:50], TARGET[:50, None])).layers[0]
+
+    def at_prior(layer):
+        unit = jax.tree.map(lambda leaf: leaf, type(layer.q).start(layer.q.mean.shape, 1.0, np.dtype("float64")))
+        return eqx.tree_at(lambda each: each.q, layer, unwrap(unit))
+
+    return eqx.tree_at(lambda each: each.fine, at_prior(layer), at_prior(layer.fine))
+
+
+def _matern32(x: np.ndarray, variance, lengthscale) -> np.ndarray:
+    r = np.sqrt(3) * np.abs(x[:, None] - x) / lengthscale
+    return variance * (1 + r) * np.exp(-r)
+
+
+def _covariance(layer, X: np.ndarray) -> np.ndarray:
+    """Of the sum of both processes, from the formula of the kernel."""
+    Z, parts, fine = (X - layer.scaling.shift) / layer.scaling.scale, layer.kernel.parts, layer.fine.kernel.parts
+    H = 0.5 + (Z - 0.5) @ layer.projection.weight
+    each = zip(
+        (*H.T, Z[:, 1], Z[:, 2]),
+        np.r_[parts.variance, fine.variance],
+        np.r_[parts.lengthscale.ravel(), fine.lengthscale.ravel()],
+        strict=True,
+    )
+    return sum(_matern32(np.asarray(x), *of_kernel) for x, *of_kernel in each)
+
+
+def test_a_layer_at_its_prior_is_the_sum_of_both_processes(layer):
+    X = TABLE[:6]
+    K = _covariance(layer, X)
+    mean, var = layer(jnp.asarray(X))
+    np.testing.assert_allclose(mean, layer.mean_function(layer.scaling(X)), atol=1e-9)
+    np.testing.assert_allclose(var, np.repeat(np.diag(K)[:, None], 2, axis=1) + layer.noise, rtol=1e-6)
+    assert float(layer.kl()) == pytest.approx(0, abs=1e-6)
+    draws = {
+        "path": lambda key: draw_path(layer, key, prior=False)(layer, jnp.asarray(X)),
+        "rows": lambda key: layer.draw_prior(key, jnp.asarray(X)),
+    }
+    for draw in draws.values():
+        values = np.asarray(jax.lax.map(draw, jax.random.split(jax.random.key(0), 4000), batch_size=100)) - mean
+        found = np.einsum("sip,sjp->ij", values, values) / (2 * len(values))
+        np.testing.assert_allclose(found, K, atol=6 * np.max(K) / np.sqrt(2 * len(values)))
+
+
+def test_fine_structure_is_followed_and_saved(tmp_path):
+    train, test = slice(0, 3500), slice(3500, None)
+    settings = {"n_inducing": 4, "max_steps": 150}
+    fitted = DeepGPRegressor(**settings).fit(TABLE[train], TARGET[train])
+    without = DeepGPRegressor(**settings, fine_inputs=()).fit(TABLE[train], TARGET[train])
+    assert fitted.score(TABLE[test], TARGET[test]) > without.score(TABLE[test], TARGET[test]) + 0.2
+    fitted.save(tmp_path / "model.safetensors")
+    again = DeepGPRegressor.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict(TABLE[test]), fitted.predict(TABLE[test]))
