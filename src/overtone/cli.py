@@ -108,9 +108,6 @@ def _parser() -> argparse.ArgumentParser:
     of_fit.add_argument("--exposure", metavar="COL", help="of counts, the time or area in which they were counted")
     of_fit.add_argument("--out", default="model.safetensors", help="where to save the model (default: %(default)s)")
     of_fit.add_argument("--validate", type=float, default=0.1, help="share of the rows to test on (default: 0.1)")
-    of_fit.add_argument(
-        "--missing", default="error", choices=["error", "drop", "mean"], help="rows with missing inputs"
-    )
     of_fit.add_argument("--no-calendar", dest="calendar", action="store_false", help="take dates as a trend alone")
     of_fit.add_argument("--checkpoint", metavar="FOLDER", help="keep what training knows, every few seconds")
     of_fit.add_argument("--resume", action="store_true", help="go on from the checkpoint")

@@ -272,7 +272,8 @@ def _encoder(model, path: str):
     names = list(map(str, getattr(model, "feature_names_in_", [])))
     if model.encoder_ is None and not names:
         raise ValueError(f"{path}: this model was fitted to arrays without names of columns; use it from Python.")
-    return model.encoder_ or Encoder(tuple(Column(name, "number") for name in names))
+    means = () if model.means_ is None else tuple(model.means_.tolist())
+    return model.encoder_ or Encoder(tuple(Column(name, "number") for name in names), model.config_.missing, means)
 
 
 def _print_table(values: dict[str, float]) -> None:

@@ -11,6 +11,7 @@ NOISES = ("auto", "gaussian", "flexible", "student-t", "heteroscedastic")
 LIKELIHOODS = (*NOISES, "poisson", "bernoulli", "softmax")
 OUTPUTS = ("auto", "collapsed", "natural", "adam")
 DTYPES = ("float32", "float64")
+MISSING = ("error", "drop", "mean")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Config:
     batch_size, n_samples: of training.
     learning_rate: of Adam; None is 0.05 for Fourier features and 0.01 for inducing points, which are less steady.
     n_predict_samples: Gaussians in the predictive mixture.
+    missing: what to do about rows with missing inputs. "error" names the columns; "drop" trains without such rows, and
+        predicts nothing (NaN, or an empty cell) for them; "mean" puts the mean of the training rows there.
     dtype: "float32" or "float64".
     random_state: seed of everything random.
     """
@@ -73,6 +76,7 @@ class Config:
     learning_rate: float | None = None
     n_samples: int = 1
     n_predict_samples: int = 64
+    missing: str = "error"
     dtype: str = "float32"
     random_state: int = 0
 
@@ -119,6 +123,7 @@ class Config:
             ("preset", PRESETS),
             ("output", OUTPUTS),
             ("likelihood", LIKELIHOODS),
+            ("missing", MISSING),
             ("dtype", DTYPES),
         ):
             value = getattr(self, name)
