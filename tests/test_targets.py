@@ -118,6 +118,10 @@ def test_several_targets_may_have_gaps():
         assert np.std((mean - Y)[there, output]) < 0.2 * np.std(Y[:, output])
     scores = model.evaluate(X, np.where(gaps, np.nan, Y))
     assert all(np.isfinite(value) for value in scores.values())
+    for output, each in enumerate(model.evaluate_outputs(X, np.where(gaps, np.nan, Y))):
+        there = ~gaps[:, output]
+        assert each["rows"] == there.sum()
+        assert each["rmse"] == pytest.approx(np.sqrt(np.mean((mean - Y)[there, output] ** 2)), rel=1e-4)
     assert np.isfinite(model.elbo(X, np.where(gaps, np.nan, Y), n_samples=2))
     assert np.isfinite(model.log_predictive_density(X[:1], [[np.nan, 0.0]])).all()
     nullable = pd.DataFrame(np.where(gaps, np.nan, Y)).convert_dtypes()

@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 
     of_fit = command(fit, "Fit a model to a table and save it.")
     of_fit.add_argument("table", help=table_help)
-    of_fit.add_argument("--target", required=True, help="the column to predict")
+    of_fit.add_argument("--target", required=True, help="the column to predict, or several, separated by commas")
     of_fit.add_argument("--inputs", help="columns to predict from, separated by commas (default: all others)")
     of_fit.add_argument("--exposure", metavar="COL", help="of counts, the time or area in which they were counted")
     of_fit.add_argument("--out", default="model.safetensors", help="where to save the model (default: %(default)s)")
@@ -114,7 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     of_fit.add_argument("--quiet", action="store_true", help="no progress bar")
     _add_config(of_fit)
 
-    of_predict = command(predict, "Predict the target for the rows of a table: mean, std, lower, upper (95 %%).")
+    of_predict = command(
+        predict, "Predict the target for the rows of a table: mean, std, lower, upper (95 %%), of each target."
+    )
     of_predict.add_argument("model", help="a file that `overtone fit` wrote")
     of_predict.add_argument("table", help=table_help)
     of_predict.add_argument("--out", required=True, help="a .csv or .parquet file to write")

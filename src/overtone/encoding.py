@@ -5,7 +5,6 @@ times, which become a trend and, where the rows tell them apart, the time of day
 year; a few words, each of which becomes a column of zeros and ones. Later tables are matched by name, in any order.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -16,7 +15,6 @@ import polars as pl
 from overtone.gaps import is_nothing, refusal, settled
 from overtone.tables import TableError, some
 
-log = logging.getLogger(__name__)
 MOST_CATEGORIES = 50
 CLASSES = ("bernoulli", "softmax")
 NOTHING = ("", "na", "n/a", "nan", "null", "?")  # text that stands for a missing value
@@ -258,7 +256,6 @@ def labels_of(series: pl.Series) -> np.ndarray:
     labels = (words.str.to_lowercase() if _kind(series)[0] == "boolean" else words).to_numpy()
     if all(label is None for label in labels):
         raise TableError(f"the target {series.name!r} has no value at all.")
-    _say_dropped(sum(label is None for label in labels))
     return labels
 
 
@@ -289,13 +286,7 @@ def target_of(series: pl.Series) -> np.ndarray:
         raise TableError(f"the target {series.name!r} has an infinite value in row {bad[0] + 1}.")
     if np.all(np.isnan(values)):
         raise TableError(f"the target {series.name!r} has no value at all.")
-    _say_dropped(int(np.isnan(values).sum()))
     return values
-
-
-def _say_dropped(num: int) -> None:
-    if num:
-        log.info("%d rows without a target are left out", num)
 
 
 def as_frame(X: Any) -> pl.DataFrame | None:

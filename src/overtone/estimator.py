@@ -33,6 +33,7 @@ class DeepGPEstimator(BaseEstimator):
     """A deep GP behind scikit-learn's interface; the subclasses say what a target is."""
 
     n_features_in_: int
+    target_: str | list[str] | None  # its name; of several targets, their names
     encoder_: Any
     exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
     means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
@@ -94,7 +95,7 @@ class DeepGPEstimator(BaseEstimator):
         config = Config(**{name: getattr(self, name) for name in PARAMETERS if name != "random_state"})
         config.validate()
         frame = _mixed_frame(X)
-        self.target_ = name_of(y)
+        self.target_ = [str(name) for name in y.columns] if hasattr(y, "columns") else name_of(y)
         self.encoder_ = None if frame is None else _encoding().Encoder.fit(frame, missing=config.missing)
         return replace(config, random_state=seed_of(self.random_state))
 

@@ -104,7 +104,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         """log p(y | x) of each row in the user's units, summed over the outputs that are known: shape (N,)."""
         Y = self._targets(X, y, exposure)
         (values,) = self._over_rows(predictions.log_density, X, Y)
-        return self._joint_density(Y, values)
+        known = ~np.isnan(Y[:, : values.shape[1]])  # and NaN is left where inputs are missing
+        return np.sum(np.where(known, values - np.log(self.y_scaling_.scale), 0.0), axis=1)
 
     def predictive_cdf(self, X, y, *, exposure=None) -> np.ndarray:
         """P(Y < y) of each row, (N,) or (N, P): uniform between 0 and 1 where predictions are honest.
@@ -119,23 +120,29 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         `rmse`; `standardised_rmse`, in standard deviations of the training targets; the mean `log_density` of a row;
         the mean `crps`; and shares `coverage_50`, `_80`, `_95` of values inside the central intervals of each level.
         """
+        return self._metrics(self._scores(X, y, exposure))
+
+    def evaluate_outputs(self, X, y, *, exposure=None) -> list[dict[str, float]]:
+        """What `evaluate` says, for each output by itself."""
         scores = self._scores(X, y, exposure)
-        Y, mean, density, below, crps = (part[_comparable(scores[1])] for part in scores)
-        scale, known = self.y_scaling_.scale, ~np.isnan(below)
+        return [self._metrics(scores, [output]) for output in range(len(self.y_scaling_.shift))]
+
+    def _metrics(self, scores: tuple[np.ndarray, ...], outputs: Any = slice(None)) -> dict[str, float]:
+        known = ~np.isnan(scores[3][:, outputs])
+        if not known.any():
+            raise ValueError("there is no row with both inputs and targets; there is nothing to compare.")
+        kept = known.any(axis=1)
+        known, (Y, mean, density, below, crps) = known[kept], (part[kept][:, outputs] for part in scores)
+        scale = self.y_scaling_.scale[outputs]
         miss = (mean - Y) * scale
         return {
             "rows": len(Y),
             "rmse": float(np.sqrt(np.nanmean(miss**2))),
-            "standardised_rmse": float(np.sqrt(np.nanmean((miss / self.y_spread_) ** 2))),
-            "log_density": float(np.mean(self._joint_density(Y, density))),
+            "standardised_rmse": float(np.sqrt(np.nanmean((miss / self.y_spread_[outputs]) ** 2))),
+            "log_density": float(np.mean(np.nansum(density - np.log(scale), axis=1))),
             "crps": float(np.nanmean(crps * scale)),
             **{f"coverage_{level}": float(np.mean(np.abs(below[known] - 0.5) < level / 200)) for level in (50, 80, 95)},
         }
-
-    def _joint_density(self, Y: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """log p(y) in the user's units, summed over the outputs that are known; NaN where the inputs are not."""
-        known = ~np.isnan(Y[:, : values.shape[1]])
-        return np.sum(np.where(known, values - np.log(self.y_scaling_.scale), 0.0), axis=1)
 
     def _scores(self, X, y, exposure) -> tuple[np.ndarray, ...]:
         """The targets (N, P) in the model's units, and what `predictions.scores` says about them."""
@@ -264,7 +271,9 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     def evaluate(self, X, y) -> dict[str, float]:
         """`accuracy`, mean `log_density` of a label, and `brier` score: the mean squared distance of probabilities."""
         Y, found, density = self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y)
-        kept = _comparable(found)
+        kept = ~np.isnan(density)
+        if not kept.any():
+            raise ValueError("X has no row without missing values; there is nothing to compare.")
         Y, found, density = Y[kept], found[kept], density[kept]
         right = Y == np.arange(len(self.classes_))
         return {
@@ -311,14 +320,6 @@ def _small_counts(Y: np.ndarray) -> bool:
     known = Y[~np.isnan(Y)]
     whole = np.all((known >= 0) & (known == np.floor(known)))
     return bool(whole and known.min() == 0 and known.mean() <= FEW and len(np.unique(known)) > 2)
-
-
-def _comparable(found: np.ndarray) -> np.ndarray:
-    """Which rows have predictions; an error if none has."""
-    kept = ~np.asarray(np.isnan(found).any(axis=1))
-    if not kept.any():
-        raise ValueError("X has no row without missing values; there is nothing to compare.")
-    return kept
 
 
 def _decided(found: np.ndarray) -> np.ndarray:
