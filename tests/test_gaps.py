@@ -86,7 +86,7 @@ def test_scores_and_draws_leave_dropped_rows_out():
     )
     for values in results:
         np.testing.assert_array_equal(np.isnan(values), ~COMPLETE)
-    with pytest.raises(ValueError, match="no row without missing values"):
+    with pytest.raises(ValueError, match="no row with both inputs and targets"):
         model.evaluate(HOLES[~COMPLETE], Y[~COMPLETE])
 
 

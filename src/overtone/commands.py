@@ -13,6 +13,7 @@ from overtone.config import Config
 
 log = logging.getLogger("overtone")
 BOUNDS = (0.025, 0.975)  # of the columns lower and upper
+MOST_INPUTS = 1000
 
 
 def fit(chosen: argparse.Namespace) -> None:
@@ -40,6 +41,11 @@ def fit(chosen: argparse.Namespace) -> None:
     if absent or not inputs:
         there = some(frame.columns, 20)
         raise TableError(f"{chosen.table}: there is no column {some(absent) or 'to predict from'}, but {there}.")
+    if len(inputs) > MOST_INPUTS:
+        raise TableError(
+            f"{chosen.table}: {len(inputs)} columns to predict from, but a model takes at most {MOST_INPUTS}; choose "
+            f"some of them with --inputs."
+        )
     if twice := [name for i, name in enumerate(targets) if name in targets[:i]]:
         raise ValueError(f"--target names {some(twice)} more than once.")
     try:
