@@ -87,6 +87,14 @@ def test_evaluate_and_info(folder):
 
 BAD = {
     "no target": (["fit", "train.csv", "--target", "z"], "no column 'z', but 'x', 'town', 'y'"),
+    "no targets": (["fit", "train.csv", "--target", "y,z,q"], "no column 'z', 'q', but 'x', 'town', 'y'"),
+    "same target": (["fit", "train.csv", "--target", "y,x,y"], "--target names 'y' more than once"),
+    "text among targets": (["fit", "train.csv", "--target", "y,town"], "'town' holds classes, which can only be"),
+    "text among numbers": (
+        ["fit", "train.csv", "--target", "y,town", "--likelihood", "gaussian"],
+        "'town' is a category",
+    ),
+    "missing": (["fit", "train.csv", "--target", "y", "--missing", "guess"], "missing must be one of"),
     "text target": (["fit", "train.csv", "--target", "town", "--likelihood", "gaussian"], "'town' is a category"),
     "classes": (["fit", "train.csv", "--target", "town", "--exposure", "x"], "exposure belongs to counts"),
     "exposure": (["fit", "train.csv", "--target", "town", "--exposure", "z"], "no column 'z'"),
@@ -161,12 +169,53 @@ def test_counts_with_an_exposure(folder, capsys):
     assert "'hours' is missing in 17 rows" in capsys.readouterr().err
 
 
-def test_a_wide_table_works(folder):
+def test_several_targets_from_table_to_table(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    x = RNG.uniform(0, 6, 120)
+    a, b = np.sin(x) + 0.05 * RNG.standard_normal(120), 100 * np.cos(x) + RNG.standard_normal(120)
+    row = np.arange(120)
+    frame = pl.DataFrame({"x": x, "a": np.where(row % 3 == 1, np.nan, a), "b": np.where(row % 4 == 1, np.nan, b)})
+    frame.write_csv("two.csv")
+    pl.DataFrame({"x": x, "a": a, "b": b}).write_parquet("known.parquet")
+    assert main(["fit", "two.csv", "--target", "a,b", "--out", "two.safetensors", "--steps", "100", *QUICK]) == 0
+    fitted = capsys.readouterr().out
+    assert fitted.startswith("99 rows")  # the ten rows without any target are left out, and a tenth of the others
+    assert main(["predict", "two.safetensors", "two.csv", "--out", "two_p.csv", "--samples", "1"]) == 0
+    found = pl.read_csv("two_p.csv")
+    names = ["mean", "std", "lower", "upper", "sample_1"]
+    assert found.columns[3:] == [f"{target}_{name}" for target in "ab" for name in names]
+    assert np.std(found["a_mean"].to_numpy() - np.sin(x)) < 0.3
+    assert np.std(found["b_mean"].to_numpy() - 100 * np.cos(x)) < 30
+    capsys.readouterr()
+    assert main(["evaluate", "two.safetensors", "known.parquet", "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["b"]["rows"] == 120
+    assert scores["b"]["rmse"] == pytest.approx(np.sqrt(np.mean((found["b_mean"].to_numpy() - b) ** 2)), rel=1e-4)
+    assert main(["evaluate", "two.safetensors", "two.csv"]) == 0
+    head, rows, *_ = capsys.readouterr().out.splitlines()
+    assert head.split() == ["a", "b"]
+    assert rows.split() == ["rows", "80", "90"]
+    assert main(["info", "two.safetensors"]) == 0
+    assert "target: a, b" in capsys.readouterr().out
+    assert main(["report", "two.safetensors", "two.csv", "--out", "two.html"]) == 0
+    page = Path("two.html").read_text()
+    assert f"<td>{scores['b']['rows']}</td>" not in page
+    assert "<td>target</td><td>a</td><td>b</td>" in page
+    assert "Predictions of a (with" in page
+    assert "Predictions of b (with" in page
+    frame.drop("b").write_csv("half.csv")
+    assert main(["evaluate", "two.safetensors", "half.csv"]) == 2
+    assert "there is no column 'b', which the model predicts" in capsys.readouterr().err
+
+
+def test_a_wide_table_works_with_some_of_its_columns(folder, capsys):
     values = RNG.standard_normal((30, 10_000))
     pl.DataFrame(values, schema=[f"c{i}" for i in range(10_000)]).write_csv(folder / "wide.csv")
     chosen = ["--target", "c0", "--inputs", "c1,c2,c3", "--out", "wide.safetensors"]
     done = run("fit", "wide.csv", *chosen, "--steps", "5", *QUICK, folder=folder)
     assert done.returncode == 0, done.stderr
+    assert main(["fit", str(folder / "wide.csv"), "--target", "c0"]) == 2
+    assert "9999 columns to predict from, but a model takes at most 1000" in capsys.readouterr().err
 
 
 def start(folder: Path, out: str, *more: str) -> subprocess.Popen:

@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "overtone"
 # Each group may import from the groups before it, and from its own.
 ORDER = [
-    {"params", "data", "config", "programs", "compiling", "io", "tables"},
+    {"params", "data", "config", "programs", "compiling", "io", "gaps", "tables"},
     {
         "linalg",
         "trigpoly",

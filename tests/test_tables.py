@@ -120,8 +120,6 @@ def test_missing_values_are_an_error_or_dropped_or_filled():
     )
     with pytest.raises(TableError, match="no value at all in 'a'"):
         Encoder.fit(frame_of(a=["", "NA"]))
-    with pytest.raises(ValueError, match="missing must be one of"):
-        Encoder.fit(frame, missing="guess")
 
 
 def test_later_tables_are_matched_by_name_and_checked():

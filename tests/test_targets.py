@@ -118,6 +118,10 @@ def test_several_targets_may_have_gaps():
         assert np.std((mean - Y)[there, output]) < 0.2 * np.std(Y[:, output])
     scores = model.evaluate(X, np.where(gaps, np.nan, Y))
     assert all(np.isfinite(value) for value in scores.values())
+    for output, each in enumerate(model.evaluate_outputs(X, np.where(gaps, np.nan, Y))):
+        there = ~gaps[:, output]
+        assert each["rows"] == there.sum()
+        assert each["rmse"] == pytest.approx(np.sqrt(np.mean((mean - Y)[there, output] ** 2)), rel=1e-4)
     assert np.isfinite(model.elbo(X, np.where(gaps, np.nan, Y), n_samples=2))
     assert np.isfinite(model.log_predictive_density(X[:1], [[np.nan, 0.0]])).all()
     nullable = pd.DataFrame(np.where(gaps, np.nan, Y)).convert_dtypes()
@@ -140,7 +144,7 @@ LABELS = {
 @pytest.mark.parametrize("name", LABELS)
 def test_labels_come_back_as_they_were_also_from_a_file(name, tmp_path):
     y = LABELS[name][np.arange(60) % 3]
-    model = DeepGPClassifier("vff", n_inducing=3, max_steps=2).fit(X[:60], y)
+    model = DeepGPClassifier("svgp", n_inducing=3, max_steps=2).fit(X[:60], y)
     found = model.predict(X[:60])
     assert found.dtype == y.dtype
     assert set(found) <= set(y)
@@ -186,7 +190,7 @@ def test_targets_that_do_not_fit_are_a_clear_error(name):
 
 
 def test_the_target_decides():
-    quick = {"method": "vff", "n_inducing": 3, "max_steps": 2}
+    quick = {"method": "svgp", "n_inducing": 3, "max_steps": 2}
     counts = DeepGPRegressor(**quick).fit(X, RNG.poisson(2, ROWS))
     assert counts.config_.likelihood == "poisson"
     for y in (1000 * COUNTS, COUNTS + 1, COUNTS + 0.5, COUNTS > 1):

@@ -108,21 +108,20 @@ def _parser() -> argparse.ArgumentParser:
 
     of_fit = command(fit, "Fit a model to a table and save it.")
     of_fit.add_argument("table", help=table_help)
-    of_fit.add_argument("--target", required=True, help="the column to predict")
+    of_fit.add_argument("--target", required=True, help="the column to predict, or several, separated by commas")
     of_fit.add_argument("--inputs", help="columns to predict from, separated by commas (default: all others)")
     of_fit.add_argument("--exposure", metavar="COL", help="of counts, the time or area in which they were counted")
     of_fit.add_argument("--out", default="model.safetensors", help="where to save the model (default: %(default)s)")
     of_fit.add_argument("--validate", type=float, default=0.1, help="share of the rows to test on (default: 0.1)")
-    of_fit.add_argument(
-        "--missing", default="error", choices=["error", "drop", "mean"], help="rows with missing inputs"
-    )
     of_fit.add_argument("--no-calendar", dest="calendar", action="store_false", help="take dates as a trend alone")
     of_fit.add_argument("--checkpoint", metavar="FOLDER", help="keep what training knows, every few seconds")
     of_fit.add_argument("--resume", action="store_true", help="go on from the checkpoint")
     of_fit.add_argument("--quiet", action="store_true", help="no progress bar")
     _add_config(of_fit)
 
-    of_predict = command(predict, "Predict the target for the rows of a table: mean, std, lower, upper (95 %%).")
+    of_predict = command(
+        predict, "Predict the target for the rows of a table: mean, std, lower, upper (95 %%), of each target."
+    )
     of_predict.add_argument("model", help="a file that `overtone fit` wrote")
     of_predict.add_argument("table", help=table_help)
     of_predict.add_argument("--out", required=True, help="a .csv or .parquet file to write")

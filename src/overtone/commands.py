@@ -13,13 +13,14 @@ from overtone.config import Config
 
 log = logging.getLogger("overtone")
 BOUNDS = (0.025, 0.975)  # of the columns lower and upper
+MOST_INPUTS = 1000
 
 
 def fit(chosen: argparse.Namespace) -> None:
     import numpy as np
     import polars as pl
 
-    from overtone.encoding import Encoder, is_label, labels_of, target_of
+    from overtone.encoding import Encoder, is_label
     from overtone.tables import TableError, read_table, some
 
     if chosen.resume and not chosen.checkpoint:
@@ -33,28 +34,41 @@ def fit(chosen: argparse.Namespace) -> None:
     settings = {f.name: getattr(chosen, f.name) for f in fields(Config)}
     Config(**settings).validate()
     frame = read_table(chosen.table)
-    known = [name for name in (chosen.target, chosen.exposure) if name is not None]
+    targets = [chosen.target] if chosen.target in frame.columns else chosen.target.split(",")
+    known = [*targets, *filter(None, [chosen.exposure])]
     inputs = chosen.inputs.split(",") if chosen.inputs else [name for name in frame.columns if name not in known]
     absent = [name for name in (*known, *inputs) if name not in frame.columns]
     if absent or not inputs:
         there = some(frame.columns, 20)
         raise TableError(f"{chosen.table}: there is no column {some(absent) or 'to predict from'}, but {there}.")
+    if len(inputs) > MOST_INPUTS:
+        raise TableError(
+            f"{chosen.table}: {len(inputs)} columns to predict from, but a model takes at most {MOST_INPUTS}; choose "
+            f"some of them with --inputs."
+        )
+    if twice := [name for i, name in enumerate(targets) if name in targets[:i]]:
+        raise ValueError(f"--target names {some(twice)} more than once.")
     try:
-        classes = is_label(frame[chosen.target], chosen.likelihood)
-        y = labels_of(frame[chosen.target]) if classes else target_of(frame[chosen.target])
+        classes = [name for name in targets if is_label(frame[name], chosen.likelihood)]
+        if classes and len(targets) > 1:
+            raise TableError(f"the target {classes[0]!r} holds classes, which can only be predicted one at a time.")
         if classes and chosen.exposure:
             raise TableError(f"an exposure belongs to counts, and the target {chosen.target!r} holds classes.")
-        there = np.array([label is not None for label in y]) if classes else ~np.isnan(y)
+        y, there = _targets(frame, targets, bool(classes))
+        if not there.all():
+            log.info("%d rows without a target are left out", np.sum(~there))
         frame, y = frame.filter(pl.Series(there)), y[there]
         encoder = Encoder.fit(frame.select(inputs), missing=chosen.missing, calendar=chosen.calendar)
         X, exposure = _encoded(encoder, frame, chosen.exposure)
     except TableError as error:
         raise TableError(f"{chosen.table}: {error}") from None
     kept = ~np.isnan(X).any(axis=1)
+    if not kept.all():
+        log.info("%d rows with missing inputs are left out", np.sum(~kept))
     X, y, exposure = X[kept], y[kept], None if exposure is None else exposure[kept]
     if len(y) < 2:
         raise TableError(f"{chosen.table}: {len(y)} complete rows; a fit needs at least 2.")
-    log.info("%d rows, target %s, inputs: %s", len(y), chosen.target, some(encoder.inputs, 20))
+    log.info("%d rows, target %s, inputs: %s", len(y), ", ".join(targets), some(encoder.inputs, 20))
     order = np.random.default_rng(chosen.random_state).permutation(len(y))
     held_out, rows = np.split(order, [round(chosen.validate * len(y)) if len(y) >= 20 else 0])
 
@@ -64,7 +78,8 @@ def fit(chosen: argparse.Namespace) -> None:
     model, stopped, rows = kind(**settings, verbose=not chosen.quiet), _Stop(), np.sort(rows)
     with stopped:
         model.fit(X[rows], y[rows], **_of_rows(exposure, rows), checkpoint=chosen.checkpoint, stop=stopped)
-    model.encoder_, model.target_, model.exposure_ = encoder, chosen.target, chosen.exposure
+    model.encoder_, model.exposure_ = encoder, chosen.exposure
+    model.target_ = targets if len(targets) > 1 else targets[0]
     model.save(chosen.out)
     if model.history_.message:
         log.info("%s", model.history_.message)
@@ -73,7 +88,7 @@ def fit(chosen: argparse.Namespace) -> None:
         held_out = held_out[np.isin(y[held_out], model.classes_)]  # a rare class may be among these rows alone
     if len(held_out):
         print("\nOn the held-out rows:")
-        _print_table(model.evaluate(X[held_out], y[held_out], **_of_rows(exposure, held_out)))
+        _print_table(_scores(model, X[held_out], y[held_out], _of_rows(exposure, held_out)))
     shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(X[rows[:2000]]))
     print(f"\nResidual fraction of each layer (near 0, the frequencies are enough): {shares}")
     print(f"Written: {chosen.out}")
@@ -124,8 +139,12 @@ def _predicted(model: Any, X, levels: list[float], num_samples: int, seed: int, 
         names = ["mean", "std", "lower", "upper", *(f"quantile_{level:g}" for level in levels)]
         bounds = model.predict_quantiles(X, [*BOUNDS, *levels], **exposure)
         columns = dict(zip(names, [*model.predict(X, return_std=True, **exposure), *bounds], strict=True))
-    draws = model.sample_y(X, num_samples, random_state=seed, **exposure).T if num_samples else []
-    return columns | {f"sample_{i + 1}": draw for i, draw in enumerate(draws)}
+    draws = np.moveaxis(model.sample_y(X, num_samples, random_state=seed, **exposure), -1, 0) if num_samples else []
+    columns |= {f"sample_{i + 1}": draw for i, draw in enumerate(draws)}
+    if not isinstance(targets := model.target_, list):
+        return columns
+    heads = [f"{target}_" for target in targets] if len(targets) > 1 else [""]
+    return {f"{head}{name}": values[:, i] for i, head in enumerate(heads) for name, values in columns.items()}
 
 
 def _encoded(encoder, frame, exposure: str | None):
@@ -155,7 +174,7 @@ def _of_rows(exposure, rows) -> dict[str, Any]:
 
 def evaluate(chosen: argparse.Namespace) -> None:
     model, _, X, y, exposure = _model_and_rows(chosen)
-    found = model.evaluate(X, y, **exposure)
+    found = _scores(model, X, y, exposure)
     if chosen.json:
         print(json.dumps(found))
     else:
@@ -170,9 +189,8 @@ def report(chosen: argparse.Namespace) -> None:
     from overtone.report import report as make
 
     times = [encoder.inputs.index(column.inputs[0]) for column in encoder.columns if column.kind == "time"]
-    page = make(
-        model, X, y, names=encoder.inputs, target=str(model.target_), time=times[0] if times else None, **exposure
-    )
+    target = ", ".join(_names(model))
+    page = make(model, X, y, names=encoder.inputs, target=target, time=times[0] if times else None, **exposure)
     replace_file(chosen.out, page.encode())
     print(f"Written: {chosen.out}")
 
@@ -181,27 +199,26 @@ def _model_and_rows(chosen: argparse.Namespace):
     """A model, what it makes of tables, and the complete rows of one that has the target too."""
     import numpy as np
 
-    from overtone.encoding import labels_of, same_label, target_of
+    from overtone.encoding import same_label
     from overtone.sklearn import load
-    from overtone.tables import TableError, read_table
+    from overtone.tables import TableError, read_table, some
 
     model: Any = load(chosen.model)
     frame = read_table(chosen.table)
     encoder = _encoder(model, chosen.model)
-    if (name := model.target_) is None:
+    if model.target_ is None:
         raise ValueError(f"{chosen.model}: this model does not know the name of its target; use it from Python.")
-    if name not in frame.columns:
-        raise TableError(f"{chosen.table}: there is no column {name!r}, which the model predicts.")
+    if absent := [name for name in _names(model) if name not in frame.columns]:
+        raise TableError(f"{chosen.table}: there is no column {some(absent)}, which the model predicts.")
     _check_usable(model, chosen.model)
     classes = {same_label(label): label for label in _labels(model)}
     try:
         X, exposure = _encoded(encoder, frame, model.exposure_)
-        y = labels_of(frame[name]) if classes else target_of(frame[name])
+        y, there = _targets(frame, _names(model), bool(classes))
         if unknown := [word for word in y if classes and word is not None and same_label(word) not in classes]:
-            raise TableError(f"the target {name!r} has {unknown[0]!r}, a class that the model does not know.")
+            raise TableError(f"the target {model.target_!r} has {unknown[0]!r}, a class that the model does not know.")
     except TableError as error:
         raise TableError(f"{chosen.table}: {error}") from None
-    there = np.array([word is not None for word in y]) if classes else ~np.isnan(y)
     kept = ~np.isnan(X).any(axis=1) & there
     if not kept.any():
         raise TableError(f"{chosen.table}: there is no complete row.")
@@ -209,10 +226,35 @@ def _model_and_rows(chosen: argparse.Namespace):
     return model, encoder, X[kept], y, _of_rows(exposure, kept)
 
 
+def _targets(frame, names: list[str], classes: bool):
+    """Labels or numbers (N,), or the numbers (N, P) of several targets, and which rows have any."""
+    import numpy as np
+
+    from overtone.encoding import labels_of, target_of
+
+    if classes:
+        y = labels_of(frame[names[0]])
+        return y, np.array([label is not None for label in y])
+    Y = np.column_stack([target_of(frame[name]) for name in names])
+    return Y if len(names) > 1 else Y[:, 0], ~np.asarray(np.isnan(Y).all(axis=1))
+
+
+def _scores(model: Any, X, y, exposure: dict) -> dict[str, Any]:
+    """What `evaluate` says; of several targets, for each by its name."""
+    if len(names := _names(model)) == 1:
+        return model.evaluate(X, y, **exposure)
+    return dict(zip(names, model.evaluate_outputs(X, y, **exposure), strict=True))
+
+
+def _names(model: Any) -> list[str]:
+    """Of the targets."""
+    return model.target_ if isinstance(model.target_, list) else [str(model.target_)]
+
+
 def _check_usable(model: Any, path: str) -> None:
-    """Tables have one target, and exposures a name."""
-    if not getattr(model, "single_output_", True):
-        raise ValueError(f"{path}: this model predicts several targets at once; use it from Python.")
+    """Several targets have names, and exposures too."""
+    if not getattr(model, "single_output_", True) and model.target_ is None:
+        raise ValueError(f"{path}: this model predicts several targets that have no names; use it from Python.")
     if model.exposed_ and model.exposure_ is None:
         raise ValueError(f"{path}: this model has an exposure whose column has no name; use it from Python.")
 
@@ -230,7 +272,7 @@ def info(chosen: argparse.Namespace) -> None:
     variables = "frequencies" if config.fourier else "points"
     print(f"{chosen.model}: {config.method}, {len(model.model_.layers)} layers, {config.n_inducing} {variables}")
     of_classes = f" ({', '.join(map(str, _labels(model)))})" if len(_labels(model)) else ""
-    print(f"target: {model.target_}{of_classes}\ninputs: {', '.join(_encoder(model, chosen.model).inputs)}")
+    print(f"target: {', '.join(_names(model))}{of_classes}\ninputs: {', '.join(_encoder(model, chosen.model).inputs)}")
     print(f"trained for {len(history.loss)} steps, {history.seconds:.0f} s. {history.message}")
     for field in fields(Config):
         print(f"    {field.name}: {getattr(config, field.name)}")
@@ -272,12 +314,19 @@ def _encoder(model, path: str):
     names = list(map(str, getattr(model, "feature_names_in_", [])))
     if model.encoder_ is None and not names:
         raise ValueError(f"{path}: this model was fitted to arrays without names of columns; use it from Python.")
-    return model.encoder_ or Encoder(tuple(Column(name, "number") for name in names))
+    means = () if model.means_ is None else tuple(model.means_.tolist())
+    return model.encoder_ or Encoder(tuple(Column(name, "number") for name in names), model.config_.missing, means)
 
 
-def _print_table(values: dict[str, float]) -> None:
-    for name, value in values.items():
-        print(f"    {name.replace('_', ' '):20} {value:.6g}")
+def _print_table(found: dict[str, Any]) -> None:
+    """Metrics, in a column for each target if there are several."""
+    several = all(isinstance(values, dict) for values in found.values())
+    columns = list(found.values()) if several else [found]
+    if several:
+        print(f"    {'':20} " + " ".join(f"{name:>14}" for name in found))
+    for name in columns[0]:
+        values = [f"{column[name]:.6g}" for column in columns]
+        print(f"    {name.replace('_', ' '):20} " + " ".join(f"{value:>14}" if several else value for value in values))
 
 
 def number(flag: str, text: str) -> float:

@@ -12,6 +12,7 @@ LIKELIHOODS = (*NOISES, "poisson", "bernoulli", "softmax")
 BAND_LIMITED = ("auto", "yes", "no")
 OUTPUTS = ("auto", "collapsed", "natural", "adam")
 DTYPES = ("float32", "float64")
+MISSING = ("error", "drop", "mean")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Config:
     batch_size, n_samples: of training.
     learning_rate: of Adam; None is 0.05 for Fourier features and 0.01 for inducing points, which are less steady.
     n_predict_samples: Gaussians in the predictive mixture.
+    missing: what to do about rows with missing inputs. "error" names the columns; "drop" trains without such rows, and
+        predicts nothing (NaN, or an empty cell) for them; "mean" puts the mean of the training rows there.
     dtype: "float32" or "float64".
     random_state: seed of everything random.
     """
@@ -80,6 +83,7 @@ class Config:
     learning_rate: float | None = None
     n_samples: int = 1
     n_predict_samples: int = 64
+    missing: str = "error"
     dtype: str = "float32"
     random_state: int = 0
 
@@ -136,6 +140,7 @@ class Config:
             ("band_limited", BAND_LIMITED),
             ("output", OUTPUTS),
             ("likelihood", LIKELIHOODS),
+            ("missing", MISSING),
             ("dtype", DTYPES),
         ):
             value = getattr(self, name)

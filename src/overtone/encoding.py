@@ -5,7 +5,6 @@ times, which become a trend and, where the rows tell them apart, the time of day
 year; a few words, each of which becomes a column of zeros and ones. Later tables are matched by name, in any order.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -13,12 +12,11 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from overtone.gaps import is_nothing, refusal, settled
 from overtone.tables import TableError, some
 
-log = logging.getLogger(__name__)
 MOST_CATEGORIES = 50
 CLASSES = ("bernoulli", "softmax")
-MISSING = ("error", "drop", "mean")
 NOTHING = ("", "na", "n/a", "nan", "null", "?")  # text that stands for a missing value
 NO_NUMBER = (*NOTHING, "none")  # but among words, "none" may well mean something
 TRUTH = ({"true": True, "false": False}, {"yes": True, "no": False})
@@ -66,8 +64,6 @@ class Encoder:
     @classmethod
     def fit(cls, frame: pl.DataFrame, *, missing: str = "error", calendar: bool = True) -> Self:
         """Decide what the columns of a frame mean; without `calendar`, times become a trend alone."""
-        if missing not in MISSING:
-            raise ValueError(f"missing must be one of {', '.join(map(repr, MISSING))}; got {missing!r}.")
         found = [_column(series, calendar) for series in frame]
         encoder = cls(tuple(found), missing)
         values = encoder._values(frame)
@@ -89,19 +85,11 @@ class Encoder:
         for name, value in zip(self.inputs, values.T, strict=True):
             if len(bad := np.flatnonzero(np.isinf(value))):
                 raise TableError(f"column {name!r} has an infinite value in row {bad[0] + 1}.")
-        gaps = np.isnan(values)
-        if not gaps.any():
-            return values
-        if self.missing == "error":
-            missed = {c.name: np.isnan(_encoded(c, frame[c.name])).any(axis=1).sum() for c in self.columns}
-            counts = [f"{name!r} ({num})" for name, num in missed.items() if num]
+        if self.missing == "error" and np.isnan(values).any():
             raise TableError(
-                f"there are missing values in {', '.join(counts[:5])}{' and more' if len(counts) > 5 else ''}; "
-                f"leave such rows out or fill them: --missing drop or mean on the command line."
+                refusal({c.name: np.isnan(_encoded(c, frame[c.name])).any(axis=1).sum() for c in self.columns})
             )
-        if self.missing == "mean":
-            return np.where(gaps, self.means, values)
-        return np.where(gaps.any(axis=1, keepdims=True), np.nan, values)
+        return settled(values, self.missing, self.means)
 
     def typed(self, frame: pl.DataFrame, *others: str) -> pl.DataFrame:
         """The frame with those of the model's columns, and others, as numbers that are numbers written as text."""
@@ -268,7 +256,6 @@ def labels_of(series: pl.Series) -> np.ndarray:
     labels = (words.str.to_lowercase() if _kind(series)[0] == "boolean" else words).to_numpy()
     if all(label is None for label in labels):
         raise TableError(f"the target {series.name!r} has no value at all.")
-    _say_dropped(sum(label is None for label in labels))
     return labels
 
 
@@ -299,13 +286,7 @@ def target_of(series: pl.Series) -> np.ndarray:
         raise TableError(f"the target {series.name!r} has an infinite value in row {bad[0] + 1}.")
     if np.all(np.isnan(values)):
         raise TableError(f"the target {series.name!r} has no value at all.")
-    _say_dropped(int(np.isnan(values).sum()))
     return values
-
-
-def _say_dropped(num: int) -> None:
-    if num:
-        log.info("%d rows without a target are left out", num)
 
 
 def as_frame(X: Any) -> pl.DataFrame | None:
@@ -320,7 +301,7 @@ def as_frame(X: Any) -> pl.DataFrame | None:
 def _series(name: str, values: np.ndarray) -> pl.Series:
     if values.dtype.kind != "O":
         return pl.Series(name, values)
-    plain: Sequence[Any] = [None if v is None or v != v else v for v in values]
+    plain: Sequence[Any] = [None if is_nothing(v) else v for v in values]
     try:
         return pl.Series(name, plain)
     except (TypeError, pl.exceptions.PolarsError):

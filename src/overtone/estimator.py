@@ -1,5 +1,6 @@
 """What all estimators share: parameters, inputs, fitting, looking inside, saving and loading."""
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -17,10 +18,12 @@ from overtone.build import skeleton
 from overtone.compiling import forget_programs_if_many, keep_compiled_programs, quickly_compiled
 from overtone.config import PARAMETERS, Config
 from overtone.fit import History
+from overtone.gaps import count, refusal, settled
 from overtone.pathwise import LayerPath, draw_paths, follow
 from overtone.scaling import Affine, unit_interval
 from overtone.train import Run, resolved, train
 
+log = logging.getLogger(__name__)
 DIAGNOSED = 10_000  # rows, at most
 PRECISIONS = (np.float64, np.float32)  # inputs are taken as they are; anything else becomes the first
 FAR = 1e6  # inputs are clipped to this many data ranges: a GP is back at its prior long before
@@ -30,8 +33,10 @@ class DeepGPEstimator(BaseEstimator):
     """A deep GP behind scikit-learn's interface; the subclasses say what a target is."""
 
     n_features_in_: int
+    target_: str | list[str] | None  # its name; of several targets, their names
     encoder_: Any
     exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
+    means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class DeepGPEstimator(BaseEstimator):
         learning_rate: float | None = Config.learning_rate,
         n_samples: int = Config.n_samples,
         n_predict_samples: int = Config.n_predict_samples,
+        missing: str = Config.missing,
         dtype: str = Config.dtype,
         random_state: Any = Config.random_state,
         verbose: bool = False,
@@ -78,17 +84,23 @@ class DeepGPEstimator(BaseEstimator):
         self.learning_rate = learning_rate
         self.n_samples = n_samples
         self.n_predict_samples = n_predict_samples
+        self.missing = missing
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
 
     def _start_fit(self, X, y) -> Config:
         """Check the parameters, and learn what the columns of a frame mean."""
         config = Config(**{name: getattr(self, name) for name in PARAMETERS if name != "random_state"})
         config.validate()
         frame = _mixed_frame(X)
-        self.target_ = name_of(y)
-        self.encoder_ = None if frame is None else _encoding().Encoder.fit(frame)
+        self.target_ = [str(name) for name in y.columns] if hasattr(y, "columns") else name_of(y)
+        self.encoder_ = None if frame is None else _encoding().Encoder.fit(frame, missing=config.missing)
         return replace(config, random_state=seed_of(self.random_state))
 
     def _fit(self, config: Config, X: np.ndarray, Y: np.ndarray, run: Run) -> Self:
@@ -102,9 +114,27 @@ class DeepGPEstimator(BaseEstimator):
             self.model_, self.history_ = train(self.config_, X, Y, run._replace(progress=self.verbose))
         return self
 
+    def _complete(self, config: Config, X: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Training inputs without gaps, and which rows those are."""
+        self.means_ = None
+        if config.missing == "mean":
+            if (empty := np.isnan(X).all(axis=0)).any():
+                raise ValueError(f"column {int(np.argmax(empty))} of X has no value at all; leave it out.")
+            self.means_ = np.asarray(np.nanmean(X, axis=0, dtype=np.float64))
+        X = settled(X, config.missing, self.means_).astype(X.dtype)
+        kept = ~np.isnan(X).any(axis=1)
+        if kept.all():
+            return X, slice(None)
+        if kept.sum() < 2:
+            raise ValueError(f"X has {kept.sum()} rows without missing values; a fit needs at least 2.")
+        log.info("%d rows with missing inputs are left out", np.sum(~kept))
+        return X[kept], kept
+
     def inputs(self, X) -> np.ndarray:
-        """The numbers (N, D) that the model sees for the rows of X, in the user's units."""
-        return np.asarray(validate_data(self._fitted(), self._columns(X), dtype=np.float64, reset=False))
+        """The numbers (N, D) that the model sees for the rows of X, in the user's units; NaN in a row to be dropped."""
+        missing = self._fitted().config_.missing
+        values = self._validated(missing, X, dtype=np.float64, reset=False)
+        return settled(np.asarray(values), missing, self.means_)
 
     def layer_marginals(self, X) -> list[tuple[np.ndarray, np.ndarray]]:
         """Mean and standard deviation (N, units) of every layer's function, in the model's own units."""
@@ -132,34 +162,48 @@ class DeepGPEstimator(BaseEstimator):
         return self._diagnose(diagnostics.residual_fraction, X)
 
     def _diagnose(self, compute: Callable, X) -> list[float]:
-        Z = self._inputs(X)[:DIAGNOSED]
+        Z, gaps = self._inputs(X)
+        Z = Z[~gaps][:DIAGNOSED]
         with jax.enable_x64(True):
             key = jax.random.key(self.config_.random_state)
             return [float(share) for share in quickly_compiled(compute)(self.model_, key, jnp.asarray(Z))]
 
     def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
-        Z = self._inputs(X)
+        Z, gaps = self._inputs(X)
         with jax.enable_x64(True):
             key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
             parts = predictions.over_rows(lambda *chunk: compute(self.model_, key, num_samples, *chunk), Z, *others)
-        return tuple(np.asarray(part, np.float64) for part in parts)
+        return tuple(_blank(part, gaps) for part in parts)
 
-    def _bound(self, X, Y: np.ndarray, n_samples: int) -> float:
-        Z = self._inputs(X)
+    def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:
+        """The bound of the rows without gaps, and their targets."""
+        Z, gaps = self._inputs(X)
         with jax.enable_x64(True):
             key = jax.random.fold_in(jax.random.key(self.config_.random_state), n_samples)
-            return float(predictions.bound(self.model_, key, n_samples, Z, Y))
+            return float(predictions.bound(self.model_, key, n_samples, Z[~gaps], Y[~gaps])), Y[~gaps]
 
     def _draws(self, X, n_samples: int, random_state: Any, offset: np.ndarray) -> np.ndarray:
         """Draws of the targets (draws, N, P), in the model's units."""
-        Z = self._inputs(X)
+        Z, gaps = self._inputs(X)
         with jax.enable_x64(True):
             key = jax.random.key(seed_of(random_state))
-            return np.asarray(predictions.observations(self.model_, key, n_samples, Z, offset), np.float64)
+            return _blank(predictions.observations(self.model_, key, n_samples, Z, offset), gaps)
 
-    def _inputs(self, X) -> np.ndarray:
+    def _inputs(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """Scaled inputs, and which rows are to be dropped; those are zeros."""
         values = self.inputs(X)
-        return np.clip(self.x_scaling_(values), -FAR, FAR).astype(self.config_.dtype)
+        gaps = np.asarray(np.isnan(values).any(axis=1))
+        scaled = np.clip(self.x_scaling_(values), -FAR, FAR).astype(self.config_.dtype)
+        return np.where(gaps[:, None], np.zeros_like(scaled), scaled), gaps
+
+    def _validated(self, missing: str, X, *y: Any, **settings: Any) -> Any:
+        """Inputs as numbers, and targets, as scikit-learn takes them; inputs may be NaN unless that is an error."""
+        X = self._columns(X)
+        if missing == "error" and hasattr(X, "columns"):
+            counts = {str(name): count(np.asarray(X[name])) for name in X.columns}
+            if any(counts.values()):
+                raise ValueError(refusal(counts))
+        return validate_data(self, X, *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings)
 
     def _columns(self, X) -> Any:
         """The inputs as numbers, where X is a frame whose columns are something else."""
@@ -172,6 +216,7 @@ class DeepGPEstimator(BaseEstimator):
         self._fitted()
         arrays = io.leaves(self.model_, "model") | {"history_.loss": self.history_.loss}
         arrays |= {"x_scaling_.shift": self.x_scaling_.shift, "x_scaling_.scale": self.x_scaling_.scale}
+        arrays |= {} if self.means_ is None else {"means_": self.means_}
         config = replace(self.config_, n_layers=len(self.model_.layers))
         about = {
             "estimator": type(self).__name__,
@@ -195,6 +240,7 @@ class DeepGPEstimator(BaseEstimator):
             raise ValueError(f"{path}: this is a {about['estimator']}, not a {cls.__name__}; load it as what it is.")
         model = kinds[about["estimator"]](**_tuples(about["parameters"]))
         model.x_scaling_ = Affine(arrays["x_scaling_.shift"], arrays["x_scaling_.scale"])
+        model.means_ = arrays.get("means_")
         model.config_ = Config(**_tuples(about["config"]))
         scores = [(step, value) for step, value in about["history"]["scores"]]
         model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"], "scores": scores})
@@ -248,9 +294,15 @@ class FunctionDraws:
             expected, values = quickly_compiled(follow)(self.estimator.model_, self.paths, X)
             return expected, *values
 
+        Z, gaps = self.estimator._inputs(X)
         with jax.enable_x64(True):
-            parts = predictions.over_rows(compute, self.estimator._inputs(X))
-        return tuple(np.asarray(part, np.float64) for part in parts)
+            parts = predictions.over_rows(compute, Z)
+        return tuple(_blank(part, gaps) for part in parts)
+
+
+def _blank(values: Any, gaps: np.ndarray) -> np.ndarray:
+    """Results (..., N, P) in double precision, NaN in rows with gaps."""
+    return np.where(gaps[:, None], np.nan, np.asarray(values, np.float64))
 
 
 def name_of(column: Any) -> str | None:

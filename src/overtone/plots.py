@@ -16,21 +16,24 @@ COLOURS = (BLUE, "#e08a00", "#3a9b4b", "#8b3fa8", "#7a5230", "#0f9b9b")  # of se
 DRAWS, BINS, MOST_UNITS = 32, 10, 6
 
 
-def prediction(model: DeepGPEstimator, X, y, ax: Axes | None = None, *, column: int | None = None) -> Axes:
+def prediction(
+    model: DeepGPEstimator, X, y, ax: Axes | None = None, *, column: int | None = None, output: int | None = None
+) -> Axes:
     """The predictive mean of y with one to three standard deviations, over the data in red; of classes, probabilities.
 
-    With several inputs, against one `column` of them (by default the most relevant), at the rows of X.
+    With several inputs, against one `column` of them (by default the most relevant), at the rows of X. Of several
+    targets, all of them or one `output`.
     """
     ax = plt.gca() if ax is None else ax
     X, y = model.inputs(X), np.asarray(y)
     rows = _some_rows(len(X))
     if X.shape[1] == 1:
         grid = _grid(X)
-        _curves(ax, grid[:, 0], *_predicted(model, grid))
+        _curves(ax, grid[:, 0], *_predicted(model, grid, output))
         column = 0
     else:
         column = int(np.argmax(relevance(model, X))) if column is None else column
-        names, mean, std = _predicted(model, X[rows])
+        names, mean, std = _predicted(model, X[rows], output)
         for i, name in enumerate(names):
             colour, at = COLOURS[i % len(COLOURS)], X[rows, column]
             ax.errorbar(
@@ -38,6 +41,7 @@ def prediction(model: DeepGPEstimator, X, y, ax: Axes | None = None, *, column: 
             )
         _legend(ax, names)
     observed = _observed(model, y[rows])
+    observed = observed if output is None else observed[:, [output]]
     if not (isinstance(model, DeepGPClassifier) and observed.shape[1] > 1):  # which would cover one another
         for i, values in enumerate(observed.T):
             colour = RED if i == 0 else COLOURS[i % len(COLOURS)]
@@ -60,19 +64,24 @@ def layer(model: DeepGPEstimator, X, index: int, ax: Axes | None = None, *, colu
     return ax
 
 
-def effect(model: DeepGPEstimator, X, column: int, ax: Axes | None = None) -> Axes:
+def effect(model: DeepGPEstimator, X, column: int, ax: Axes | None = None, *, output: int | None = None) -> Axes:
     """The prediction along one input, with one and two standard deviations, while the others stay at their medians."""
     ax = plt.gca() if ax is None else ax
     X = model.inputs(X)
     values, rows = _along(X, column)
-    _curves(ax, values, *_predicted(model, rows), widths=(2, 1))
+    _curves(ax, values, *_predicted(model, rows, output), widths=(2, 1))
     return _limited(ax, model)
 
 
 def relevance(model: DeepGPEstimator, X) -> np.ndarray:
-    """How much the prediction moves along each input: the standard deviation of its effect."""
+    """How much the prediction moves along each input: the standard deviation of its effect.
+
+    Of several targets, in standard deviations of each.
+    """
     X = model.inputs(X)
-    moves = [np.var(_mean(model, _along(X, column)[1]), axis=0) for column in range(X.shape[1])]
+    moves = np.array([np.var(_mean(model, _along(X, column)[1]), axis=0) for column in range(X.shape[1])])
+    if isinstance(model, DeepGPRegressor) and moves.shape[1] > 1:
+        moves = moves / model.y_spread_**2
     return np.sqrt(np.mean(moves, axis=1))
 
 
@@ -160,13 +169,20 @@ def _mean(model: DeepGPEstimator, X: np.ndarray) -> np.ndarray:
     return np.asarray(_regressor(model).predict(X)).reshape(len(X), -1)
 
 
-def _predicted(model: DeepGPEstimator, X: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _predicted(
+    model: DeepGPEstimator, X: np.ndarray, output: int | None = None
+) -> tuple[list[str], np.ndarray, np.ndarray]:
     """The names of the curves, their means, and their standard deviations; of probabilities, over functions drawn."""
     if isinstance(model, DeepGPClassifier):
         names = [f"P({label})" for label in model.classes_]
         return _shown(model, names), _mean(model, X), _shown(model, model.sample_functions(DRAWS)(X).std(axis=-1))
     mean, std = (part.reshape(len(X), -1) for part in _regressor(model).predict(X, return_std=True))
-    return [f"output {i + 1}" for i in range(mean.shape[1])], mean, std
+    names = output_names(model, mean.shape[1])
+    return (names, mean, std) if output is None else ([names[output]], mean[:, [output]], std[:, [output]])
+
+
+def output_names(model: DeepGPEstimator, num: int) -> list[str]:
+    return model.target_ if isinstance(model.target_, list) else [f"output {i + 1}" for i in range(num)]
 
 
 def _observed(model: DeepGPEstimator, y: np.ndarray) -> np.ndarray:

@@ -49,6 +49,8 @@ def report(model: Any, X, y, *, names: list[str], target: str = "y", time: int |
     """The page as HTML, for rows X (N, D) and y with the model's input names; `time` is the column that is time."""
     X, y, counted = model.inputs(X), np.asarray(y), {} if exposure is None else {"exposure": np.asarray(exposure)}
     found, residual = model.evaluate(X, y, **counted), model.residual_fraction(X)
+    several = plots.output_names(model, y.shape[1]) if y.ndim == 2 and y.shape[1] > 1 else []
+    scores = model.evaluate_outputs(X, y, **counted) if several else [found]
     keep = np.sort(np.random.default_rng(0).permutation(len(X))[:MOST_ROWS])
     X, y, counted = X[keep], y[keep], {name: values[keep] for name, values in counted.items()}
     rates = (y.T / counted["exposure"]).T if counted else y  # predictions are for an exposure of 1
@@ -58,16 +60,20 @@ def report(model: Any, X, y, *, names: list[str], target: str = "y", time: int |
     what = "Probabilities" if classes else "Predictions"
     dots = "" if classes and len(model.classes_) > 2 else " and values (dots in red)"
 
-    def prediction(ax: Axes) -> None:
-        plots.prediction(model, X, rates, ax, column=main).set(xlabel=names[main], ylabel=target)
+    def prediction(ax: Axes, output: int | None, label: str) -> None:
+        plots.prediction(model, X, rates, ax, column=main, output=output).set(xlabel=names[main], ylabel=label)
         if time is not None:
             ax.xaxis_date()  # days since 1970, as matplotlib counts them
 
+    outputs, unit = list(enumerate(several)) or [(None, target)], " standard deviations" if several else ""
     figures = [
-        _figure(
-            prediction,
-            f"{what} (with their standard deviations){dots} against {names[main]}.",
-            wide=True,
+        *(
+            _figure(
+                lambda ax, output=output, label=label: prediction(ax, output, label),
+                f"{what} of {label} (with their standard deviations){dots} against {names[main]}.",
+                wide=True,
+            )
+            for output, label in outputs
         ),
         _figure(
             lambda ax: plots.calibration(model, X, y, ax, **counted),
@@ -82,13 +88,16 @@ def report(model: Any, X, y, *, names: list[str], target: str = "y", time: int |
         residuals = _figure(
             lambda ax: plots.residuals(model, X, y, ax, **counted), "Residuals: 19 of 20 belong into the band."
         )
-        figures.insert(2, residuals)
+        figures.insert(len(outputs) + 1, residuals)
     effects = [
         _figure(
-            lambda ax, i=i: plots.effect(model, X, i, ax).set(xlabel=names[i], ylabel=target),
-            f"{names[i]}: moves the prediction by {moves[i]:.3g}.",
+            lambda ax, i=i, output=output, label=label: plots.effect(model, X, i, ax, output=output).set(
+                xlabel=names[i], ylabel=label
+            ),
+            f"{names[i]}: moves the prediction by {moves[i]:.3g}{unit}{f'; here, {label}' if several else ''}.",
         )
         for i in order
+        for output, label in outputs
     ]
     hidden = [
         _figure(
@@ -108,14 +117,17 @@ def report(model: Any, X, y, *, names: list[str], target: str = "y", time: int |
         "residual fraction of each layer": ", ".join(f"{share:.2g}" for share in residual),
         "Overtone": __version__,
     }
-    metrics = {NAMES[name]: f"{value:.1%}" if name in SHARES else f"{value:.6g}" for name, value in found.items()}
+    metrics = {
+        NAMES[name]: [f"{each[name]:.1%}" if name in SHARES else f"{each[name]:.6g}" for each in scores]
+        for name in found
+    }
     sections = [
         ("What to know", _notes(warnings_of(model, X, found, residual))),
-        ("How good it is", _table(metrics)),
+        ("How good it is", _table(({"target": several} if several else {}) | metrics)),
         ("Pictures", _figures(figures)),
         ("The effect of each input, the others at their medians", _figures(effects)),
         ("Hidden layers", _figures(hidden)),
-        ("What it is", _table(about)),
+        ("What it is", _table({name: [value] for name, value in about.items()})),
     ]
     body = "".join(f"<h2>{title}</h2>{content}" for title, content in sections if content)
     return (
@@ -157,8 +169,9 @@ def _notes(notes: list[str]) -> str:
     return "".join(f'<p class="warning">{_safe(note)}</p>' for note in notes)
 
 
-def _table(rows: dict[str, str]) -> str:
-    lines = (f"<tr><td>{_safe(name)}</td><td>{_safe(value)}</td></tr>" for name, value in rows.items())
+def _table(rows: dict[str, list[str]]) -> str:
+    cells = {name: "".join(f"<td>{_safe(value)}</td>" for value in values) for name, values in rows.items()}
+    lines = (f"<tr><td>{_safe(name)}</td>{values}</tr>" for name, values in cells.items())
     return f"<table>{''.join(lines)}</table>"
 
 

@@ -8,11 +8,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from overtone import predictions
 from overtone.config import NOISES
 from overtone.estimator import PRECISIONS, DeepGPEstimator, checked_scaling, name_of
+from overtone.gaps import count
 from overtone.scaling import Affine, standardise
 from overtone.train import Run
 
@@ -33,7 +34,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     The parameters are those of `overtone.config.Config`, which explains each; `verbose=True` shows a
     progress bar. Inputs and targets are scaled inside; results come back in the user's units. A pandas or polars frame
-    may have columns of dates and of a few words, which become numbers as `overtone.encoding` says.
+    may have columns of dates and of a few words, which become numbers as `overtone.encoding` says. With
+    `missing="drop"`, results are NaN in rows that lack inputs, and scores leave such rows out.
 
     Attributes: `model_` (the fitted `overtone.model.DeepGP`), `history_` (the loss at each step),
     `config_`, `n_features_in_`, `feature_names_in_`, and the scalings `x_scaling_` and `y_scaling_`.
@@ -62,14 +64,19 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         config = self._start_fit(X, y)
         if config.likelihood not in (*NOISES, "poisson"):
             raise ValueError(f"likelihood={config.likelihood!r} is for classes; use DeepGPClassifier.")
-        X, Y = self._checked(X, y, reset=True, dtype=list(PRECISIONS))
+        X, Y = self._checked(config.missing, X, y, reset=True, dtype=list(PRECISIONS))
         self.single_output_ = np.asarray(y).ndim == 1
+        self.exposed_, self.exposure_ = exposure is not None, name_of(exposure)
+        check_consistent_length(Y, exposure)
+        X, rows = self._complete(config, X)
+        Y, exposure = Y[rows], None if exposure is None else np.asarray(exposure)[rows]
+        if (empty := np.isnan(Y).all(axis=0)).any():
+            raise ValueError(f"column {int(np.argmax(empty))} of y has no value at all; leave it out.")
         free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
         if free and (exposure is not None or _small_counts(Y)):
             config = replace(config, likelihood="poisson")
         if exposure is not None and config.likelihood != "poisson":
             raise ValueError(f"an exposure belongs to counts; got likelihood={config.likelihood!r}, not 'poisson'.")
-        self.exposed_, self.exposure_ = exposure is not None, name_of(exposure)
         standard, counts = checked_scaling("y", standardise, Y), config.likelihood == "poisson"
         self.y_scaling_ = Affine(0 * standard.shift, np.ones_like(standard.scale)) if counts else standard
         self.y_spread_ = standard.scale
@@ -95,8 +102,10 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def log_predictive_density(self, X, y, *, exposure=None) -> np.ndarray:
         """log p(y | x) of each row in the user's units, summed over the outputs that are known: shape (N,)."""
-        (values,) = self._over_rows(predictions.log_density, X, self._targets(X, y, exposure))
-        return np.nansum(values - np.log(self.y_scaling_.scale), axis=1)
+        Y = self._targets(X, y, exposure)
+        (values,) = self._over_rows(predictions.log_density, X, Y)
+        known = ~np.isnan(Y[:, : values.shape[1]])  # and NaN is left where inputs are missing
+        return np.sum(np.where(known, values - np.log(self.y_scaling_.scale), 0.0), axis=1)
 
     def predictive_cdf(self, X, y, *, exposure=None) -> np.ndarray:
         """P(Y < y) of each row, (N,) or (N, P): uniform between 0 and 1 where predictions are honest.
@@ -111,13 +120,25 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         `rmse`; `standardised_rmse`, in standard deviations of the training targets; the mean `log_density` of a row;
         the mean `crps`; and shares `coverage_50`, `_80`, `_95` of values inside the central intervals of each level.
         """
-        Y, mean, density, below, crps = self._scores(X, y, exposure)
-        scale, known = self.y_scaling_.scale, ~np.isnan(below)
+        return self._metrics(self._scores(X, y, exposure))
+
+    def evaluate_outputs(self, X, y, *, exposure=None) -> list[dict[str, float]]:
+        """What `evaluate` says, for each output by itself."""
+        scores = self._scores(X, y, exposure)
+        return [self._metrics(scores, [output]) for output in range(len(self.y_scaling_.shift))]
+
+    def _metrics(self, scores: tuple[np.ndarray, ...], outputs: Any = slice(None)) -> dict[str, float]:
+        known = ~np.isnan(scores[3][:, outputs])
+        if not known.any():
+            raise ValueError("there is no row with both inputs and targets; there is nothing to compare.")
+        kept = known.any(axis=1)
+        known, (Y, mean, density, below, crps) = known[kept], (part[kept][:, outputs] for part in scores)
+        scale = self.y_scaling_.scale[outputs]
         miss = (mean - Y) * scale
         return {
             "rows": len(Y),
             "rmse": float(np.sqrt(np.nanmean(miss**2))),
-            "standardised_rmse": float(np.sqrt(np.nanmean((miss / self.y_spread_) ** 2))),
+            "standardised_rmse": float(np.sqrt(np.nanmean((miss / self.y_spread_[outputs]) ** 2))),
             "log_density": float(np.mean(np.nansum(density - np.log(scale), axis=1))),
             "crps": float(np.nanmean(crps * scale)),
             **{f"coverage_{level}": float(np.mean(np.abs(below[known] - 0.5) < level / 200)) for level in (50, 80, 95)},
@@ -133,9 +154,9 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def elbo(self, X, y, n_samples: int = 64, *, exposure=None) -> float:
         """The evidence lower bound of all rows in the user's units, by fresh draws of the hidden layers."""
-        Y = self._targets(X, y, exposure)
+        bound, Y = self._bound(X, self._targets(X, y, exposure), n_samples)
         num_known = np.sum(~np.isnan(Y[:, : len(self.y_scaling_.shift)]), axis=0)
-        return self._bound(X, Y, n_samples) - float(np.sum(num_known * np.log(self.y_scaling_.scale)))
+        return bound - float(np.sum(num_known * np.log(self.y_scaling_.scale)))
 
     def sample_y(self, X, n_samples: int = 1, random_state: Any = 0, *, exposure=None) -> np.ndarray:
         """Draws of y at the rows of X, of shape (N, n_samples) or (N, P, n_samples).
@@ -145,24 +166,22 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         draws = self._draws(X, n_samples, random_state, self._offset(X, exposure))
         return self._shape(np.moveaxis(self.y_scaling_.inverse(draws), 0, -1), axis=1)
 
-    def _checked(self, X, y: Any, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _checked(self, missing: str, X, y: Any, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
         """Inputs and targets (N, P) as arrays; several targets may have gaps, of which validation sees nothing."""
         gaps, values = None, np.asarray(y)
         if values.ndim == 2:
             nullable = values.dtype == object and hasattr(y, "to_numpy")
             y = y.to_numpy(dtype=float, na_value=np.nan) if nullable else values.astype(np.float64)
             gaps = np.isnan(y)
-            if settings["reset"] and gaps.all(axis=0).any():
-                raise ValueError(f"column {int(np.argmax(gaps.all(axis=0)))} of y has no value at all; leave it out.")
             y = np.where(gaps, 0.0, y)
         settings |= {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if settings["reset"] else 1}
-        X, y = validate_data(self, self._columns(X), y, **settings)
+        X, y = self._validated(missing, X, y, **settings)
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         return np.asarray(X), Y if gaps is None else np.where(gaps, np.nan, Y)
 
     def _targets(self, X, y, exposure=None) -> np.ndarray:
         """Targets as the model was trained on."""
-        _, Y = self._fitted()._checked(X, y, reset=False, dtype=np.float64)
+        _, Y = self._fitted()._checked(self.config_.missing, X, y, reset=False, dtype=np.float64)
         num_outputs = len(self.y_scaling_.shift)
         if Y.shape[1] != num_outputs:
             raise ValueError(f"y has {Y.shape[1]} outputs, but the model was fitted to {num_outputs}.")
@@ -221,9 +240,10 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         config = self._start_fit(X, y)
         if config.likelihood not in CLASSIFIERS:
             raise ValueError(f"likelihood={config.likelihood!r} is for numbers; use DeepGPRegressor.")
-        X, y = validate_data(self, self._columns(X), _plain(y), dtype=list(PRECISIONS), ensure_min_samples=2)
+        X, y = self._validated(config.missing, X, _plain(y), dtype=list(PRECISIONS), ensure_min_samples=2)
         check_classification_targets(y)
-        self.classes_, place = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        X, rows = self._complete(config, np.asarray(X))
+        self.classes_, place = np.unique(column_or_1d(y, warn=True)[rows], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"all rows are of the class {self.classes_.tolist()[0]!r}; a fit needs at least two.")
         likelihood = ("bernoulli" if len(self.classes_) == 2 else "softmax") if config.likelihood == "auto" else None
@@ -233,7 +253,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
                 f"likelihood='bernoulli' is for two classes, but y has {len(self.classes_)}; use 'softmax'."
             )
         Y = place.reshape(-1, 1).astype(np.float64)
-        return self._fit(config, np.asarray(X), Y, Run(False, stop or (lambda: False), checkpoint))
+        return self._fit(config, X, Y, Run(False, stop or (lambda: False), checkpoint))
 
     def predict_proba(self, X) -> np.ndarray:
         """The probability of each class (N, C), in the order of `classes_`."""
@@ -242,7 +262,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def predict(self, X) -> np.ndarray:
         """The most probable class of each row."""
-        return self._fitted().classes_[np.argmax(self.predict_proba(X), axis=1)]
+        return self._fitted().classes_[np.argmax(_decided(self.predict_proba(X)), axis=1)]
 
     def log_predictive_density(self, X, y) -> np.ndarray:
         """log p(y | x) of each row."""
@@ -250,23 +270,27 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def evaluate(self, X, y) -> dict[str, float]:
         """`accuracy`, mean `log_density` of a label, and `brier` score: the mean squared distance of probabilities."""
-        Y, found = self._targets(X, y), self.predict_proba(X)
+        Y, found, density = self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y)
+        kept = ~np.isnan(density)
+        if not kept.any():
+            raise ValueError("X has no row without missing values; there is nothing to compare.")
+        Y, found, density = Y[kept], found[kept], density[kept]
         right = Y == np.arange(len(self.classes_))
         return {
             "rows": len(Y),
             "accuracy": float(np.mean(np.argmax(found, axis=1) == Y[:, 0])),
-            "log_density": float(np.mean(self.log_predictive_density(X, y))),
+            "log_density": float(np.mean(density)),
             "brier": float(np.mean(np.sum((found - right) ** 2, axis=1))),
         }
 
     def elbo(self, X, y, n_samples: int = 64) -> float:
         """The evidence lower bound of all rows, by fresh draws of the hidden layers."""
-        return self._bound(X, self._targets(X, y), n_samples)
+        return self._bound(X, self._targets(X, y), n_samples)[0]
 
     def sample_y(self, X, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Draws of labels at the rows of X (N, n_samples), of one function for all rows of a draw."""
         draws = self._draws(X, n_samples, random_state, np.zeros((1, 1), self._fitted().config_.dtype))
-        return self.classes_[draws[..., 0].astype(int).T]
+        return self.classes_[_decided(draws[..., 0].T).astype(int)]
 
     def _targets(self, X, y) -> np.ndarray:
         y, classes = column_or_1d(_plain(y)), self._fitted().classes_
@@ -298,14 +322,23 @@ def _small_counts(Y: np.ndarray) -> bool:
     return bool(whole and known.min() == 0 and known.mean() <= FEW and len(np.unique(known)) > 2)
 
 
+def _decided(found: np.ndarray) -> np.ndarray:
+    """An error where a row has no class because its inputs are missing."""
+    if num := int(np.isnan(found).any(axis=1).sum()):
+        raise ValueError(
+            f"X has {num} rows with missing values, for which this model (missing='drop') predicts no class; leave "
+            f"them out, or use predict_proba, which is NaN there."
+        )
+    return found
+
+
 def _plain(y: Any) -> Any:
     """Labels as an array of one type; an error if some are missing."""
     values = np.asarray(y)
     if values.dtype != object or values.ndim != 1:
         return y if values.ndim == 0 else values
-    missing = [v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in values]
-    if any(missing):
-        raise ValueError(f"y has {sum(missing)} missing labels; leave such rows out.")
+    if missing := count(values):
+        raise ValueError(f"y has {missing} missing labels; leave such rows out.")
     return values if any(isinstance(v, str) for v in values) else np.array(values.tolist())
 
 

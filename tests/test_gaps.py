@@ -1,0 +1,113 @@
+"""Missing inputs: what training does without them, and what predictions say about such rows."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from overtone.sklearn import DeepGPClassifier, DeepGPRegressor, load
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(size=(40, 2))
+Y = np.sin(6 * X[:, 0])
+GAPS = np.zeros((40, 2), bool)
+GAPS[[3, 17, 30], [0, 1, 0]] = True
+HOLES, COMPLETE = np.where(GAPS, np.nan, X), ~GAPS.any(axis=1)
+QUICK = {"method": "vff", "n_inducing": 3, "max_steps": 2}
+
+
+def nullable(table):
+    return pd.DataFrame(table, columns=["a", "b"]).convert_dtypes()
+
+
+def with_words(table):
+    """A frame that needs an encoder."""
+    return pl.DataFrame({"a": table[:, 0], "b": table[:, 1], "word": ["x", "y"] * (len(table) // 2)}, nan_to_null=True)
+
+
+KINDS = {
+    "array": np.asarray,
+    "pandas": lambda table: pd.DataFrame(table, columns=["a", "b"]),
+    "nullable": nullable,
+    "polars": lambda table: pl.DataFrame(table, schema=["a", "b"], nan_to_null=True),
+    "words": with_words,
+}
+
+
+def rows(table, kept):
+    return table.filter(pl.Series(kept)) if isinstance(table, pl.DataFrame) else table[kept]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropped_rows_are_not_trained_on_and_get_no_prediction(kind, tmp_path):
+    table, complete = KINDS[kind](HOLES), rows(KINDS[kind](X), COMPLETE)
+    model = DeepGPRegressor(**QUICK, missing="drop").fit(table, Y)
+    without = DeepGPRegressor(**QUICK).fit(complete, Y[COMPLETE])
+    model.save(tmp_path / "m.safetensors")
+    for found in (model, load(tmp_path / "m.safetensors")):
+        mean, std = found.predict(table, return_std=True)
+        np.testing.assert_array_equal(np.isnan(mean), ~COMPLETE)
+        np.testing.assert_array_equal(np.isnan(std), ~COMPLETE)
+        np.testing.assert_array_equal(mean[COMPLETE], without.predict(complete))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gaps_are_filled_with_the_means_of_training(kind, tmp_path):
+    table, filled = KINDS[kind](HOLES), KINDS[kind](np.where(GAPS, np.nanmean(HOLES, axis=0), X))
+    model = DeepGPRegressor(**QUICK, missing="mean").fit(table, Y)
+    expected = DeepGPRegressor(**QUICK).fit(filled, Y).predict(filled)
+    model.save(tmp_path / "m.safetensors")
+    for found in (model, load(tmp_path / "m.safetensors")):
+        np.testing.assert_allclose(found.predict(table), expected, rtol=1e-6)
+        few = rows(table, ~COMPLETE)  # whose own means are others
+        np.testing.assert_allclose(found.predict(few), expected[~COMPLETE], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "array"])
+def test_by_default_an_error_names_columns_and_counts(kind):
+    with pytest.raises(ValueError, match=r"missing values in 'a' \(2\), 'b' \(1\)"):
+        DeepGPRegressor(**QUICK).fit(KINDS[kind](HOLES), Y)
+    model = DeepGPRegressor(**QUICK).fit(KINDS[kind](X), Y)
+    with pytest.raises(ValueError, match=r"missing values in 'a' \(2\), 'b' \(1\)"):
+        model.predict(KINDS[kind](HOLES))
+
+
+def test_scores_and_draws_leave_dropped_rows_out():
+    model = DeepGPRegressor(**QUICK, missing="drop").fit(HOLES, Y)
+    assert model.evaluate(HOLES, Y) == pytest.approx(model.evaluate(X[COMPLETE], Y[COMPLETE]))
+    assert model.elbo(HOLES, Y) == pytest.approx(model.elbo(X[COMPLETE], Y[COMPLETE]))
+    assert model.residual_fraction(HOLES) == pytest.approx(model.residual_fraction(X[COMPLETE]))
+    results = (
+        model.log_predictive_density(HOLES, Y),
+        model.predictive_cdf(HOLES, Y),
+        model.predict_quantiles(HOLES, [0.5])[0],
+        model.sample_y(HOLES, 2)[:, 1],
+        model.sample_functions(2)(HOLES)[:, 1],
+    )
+    for values in results:
+        np.testing.assert_array_equal(np.isnan(values), ~COMPLETE)
+    with pytest.raises(ValueError, match="no row with both inputs and targets"):
+        model.evaluate(HOLES[~COMPLETE], Y[~COMPLETE])
+
+
+def test_counts_lose_their_exposure_with_the_row_and_targets_their_last_value():
+    counts, exposure = RNG.poisson(2, 40), RNG.uniform(1, 2, 40)
+    model = DeepGPRegressor(**QUICK, missing="drop").fit(HOLES, counts, exposure=exposure)
+    without = DeepGPRegressor(**QUICK).fit(X[COMPLETE], counts[COMPLETE], exposure=exposure[COMPLETE])
+    np.testing.assert_array_equal(model.predict(X), without.predict(X))
+    with pytest.raises(ValueError, match="column 1 of y has no value at all"):
+        model.fit(HOLES, np.stack([Y, np.where(COMPLETE, np.nan, Y)], axis=1))
+
+
+def test_a_row_without_inputs_has_no_class():
+    model = DeepGPClassifier(**QUICK, missing="drop").fit(HOLES, Y > 0)
+    np.testing.assert_array_equal(np.isnan(model.predict_proba(HOLES)).all(axis=1), ~COMPLETE)
+    assert model.evaluate(HOLES, Y > 0) == pytest.approx(model.evaluate(X[COMPLETE], Y[COMPLETE] > 0))
+    for ask in (model.predict, model.sample_y):
+        with pytest.raises(ValueError, match=r"3 rows with missing values, for which this model .* predicts no class"):
+            ask(HOLES)
+
+
+def test_infinite_inputs_are_an_error_whatever_is_missing():
+    with pytest.raises(ValueError, match="infinity"):
+        DeepGPRegressor(**QUICK, missing="mean").fit(np.where(GAPS, np.inf, X), Y)
