@@ -102,7 +102,11 @@ def verdicts(lines: list[dict]) -> str:
     text += judged("First step, empty cache", {"": starts[RUNS[0]]}, 10, True, " s")
     text += judged("First step, filled cache", {"": starts[RUNS[1]]}, 2, True, " s")
     more = memory["peak"] - memory["data"]
-    return text + judged("Memory of the whole process, above the data", {"": more}, 500, True, " MB") + "\n"
+    added = memory["peak"] - memory["before_fit"]
+    text += judged("Memory that a fit adds to a process with the data", {"": added}, 500, True, " MB")
+    return (
+        text + judged("Memory of the whole process, libraries too, above the data", {"": more}, 500, True, " MB") + "\n"
+    )
 
 
 def growth(lines: list[dict]) -> str:

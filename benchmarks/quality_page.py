@@ -21,7 +21,7 @@ at random, or the last 10 % in time; means over the seeds that ours has.
 says how each table becomes inputs and a target.
 
 Every run has one core, two run side by side. The clock of a peer counts its training steps alone, after the first one;
-ours counts all of `fit`, with compiled programs in the cache from a short fit before, and each point is a fit of its
+ours counts all of `fit`, with programs in the cache from a short fit before, and each point is a fit of its
 own that was told its time. Without anything in the cache a first fit of a kind takes 10 to 25 seconds longer. Peers
 have the settings of their documentation (`gpytorch_curve.py`, `gpflux_curve.py`): batches of 1,024, Adam at 0.01,
 k-means points, 128 for deep GPs, 300 for the DSPP, 500 for the SVGP. `overtone` has default settings. Boosting is

@@ -121,7 +121,7 @@ class DeepGPEstimator(BaseEstimator):
             if (empty := np.isnan(X).all(axis=0)).any():
                 raise ValueError(f"column {int(np.argmax(empty))} of X has no value at all; leave it out.")
             self.means_ = np.asarray(np.nanmean(X, axis=0, dtype=np.float64))
-        X = settled(X, config.missing, self.means_).astype(X.dtype)
+        X = settled(X, config.missing, self.means_).astype(X.dtype, copy=False)
         kept = ~np.isnan(X).any(axis=1)
         if kept.all():
             return X, slice(None)
