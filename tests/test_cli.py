@@ -110,6 +110,7 @@ BAD = {
     "no model": (["predict", "train.csv", "train.csv", "--out", "p.csv"], "no safetensors file"),
     "no columns": (["predict", "model.safetensors", "gaps.csv", "--out", "q.csv"], "does not have: 'town'"),
     "out": (["predict", "model.safetensors", "train.csv", "--out", "p.txt"], "must end in .csv or .parquet"),
+    "taken": (["predict", "model.safetensors", "taken.csv", "--out", "q.csv"], "'mean' would be replaced"),
     "levels": (["predict", "model.safetensors", "train.csv", "--out", "q.csv", "--quantiles", "2"], "between 0 and 1"),
 }
 
@@ -118,6 +119,7 @@ BAD = {
 def test_bad_input_is_one_sentence_and_exit_code_2(name, folder, monkeypatch, capsys):
     for file, text in (("one", "x,y\n1,2\n"), ("ragged", "x,y\n1,2\n3\n"), ("infinite", "x,y\n1,2\ninf,3\n1,1\n")):
         (folder / f"{file}.csv").write_text(text)
+    (folder / "taken.csv").write_text("x,town,mean\n1,here,3\n")
     (folder / "gaps.csv").write_text("x,y\n1,2\n,3\n1,1\n")
     monkeypatch.chdir(folder)
     before = {path.name for path in folder.iterdir()}

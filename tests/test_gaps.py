@@ -75,6 +75,7 @@ def test_by_default_an_error_names_columns_and_counts(kind):
 def test_scores_and_draws_leave_dropped_rows_out():
     model = DeepGPRegressor(**QUICK, missing="drop").fit(HOLES, Y)
     assert model.evaluate(HOLES, Y) == pytest.approx(model.evaluate(X[COMPLETE], Y[COMPLETE]))
+    assert model.score(HOLES, Y) == pytest.approx(model.score(X[COMPLETE], Y[COMPLETE]))
     assert model.elbo(HOLES, Y) == pytest.approx(model.elbo(X[COMPLETE], Y[COMPLETE]))
     assert model.residual_fraction(HOLES) == pytest.approx(model.residual_fraction(X[COMPLETE]))
     results = (

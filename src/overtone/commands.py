@@ -99,7 +99,7 @@ def predict(chosen: argparse.Namespace) -> None:
     import polars as pl
 
     from overtone.sklearn import load
-    from overtone.tables import TableError, TableWriter, read_chunks
+    from overtone.tables import TableError, TableWriter, read_chunks, some
 
     model: Any = load(chosen.model)
     encoder = _encoder(model, chosen.model)
@@ -116,6 +116,8 @@ def predict(chosen: argparse.Namespace) -> None:
             gaps = pl.Series(np.asarray(np.isnan(X).any(axis=1)))
             given = _of_rows(exposure, slice(None))
             found = _predicted(model, np.nan_to_num(X), levels, chosen.samples, part, given)
+            if taken := [name for name in found if name in chunk.columns]:
+                raise TableError(f"{chosen.table}: {some(taken)} would be replaced by predictions; rename it.")
             columns = [pl.Series(name, value).set(gaps, None) for name, value in found.items()]
             if chosen.out.endswith(".parquet"):
                 chunk = encoder.typed(chunk, *filter(None, [model.exposure_]))

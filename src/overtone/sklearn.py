@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
@@ -87,6 +88,13 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         mean, std = self._over_rows(predictions.moments, X, self._offset(X, exposure))
         mean = self._shape(self.y_scaling_.inverse(mean))
         return (mean, self._shape(std * self.y_scaling_.scale)) if return_std else mean
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """R^2 of the predictive mean, over the rows that have one."""
+        mean, y = np.asarray(self.predict(X)), np.asarray(y)
+        there = np.asarray(np.isfinite(mean).reshape(len(mean), -1).all(axis=1))
+        weight = None if sample_weight is None else np.asarray(sample_weight)[there]
+        return float(r2_score(y[there], mean[there], sample_weight=weight))
 
     def predict_quantiles(self, X, levels: Sequence[float] = (0.05, 0.5, 0.95), *, exposure=None) -> np.ndarray:
         """Quantiles of the predictive distribution of y, of shape (levels, N) or (levels, N, P)."""
