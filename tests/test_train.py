@@ -46,7 +46,14 @@ def test_the_paper_and_inducing_points_keep_to_the_book():
 
 
 def test_settings_that_are_given_stay():
-    given = Config(n_inducing=7, n_layers=3, output="adam", likelihood="gaussian", covariance="joint", fine_inputs=())
+    chosen = {
+        "output": "adam",
+        "likelihood": "gaussian",
+        "covariance": "joint",
+        "fine_inputs": (),
+        "band_limited": "no",
+    }
+    given = Config(n_inducing=7, n_layers=3, **chosen)
     assert resolved(given, SERIES, np.zeros_like(WAVES)) == given
 
 

@@ -59,7 +59,7 @@ class Start(NamedTuple):
     noise: float
 
 
-def start_of_series(x: np.ndarray, Y: np.ndarray, order: int, num: int, band_limited: bool) -> Start | None:
+def start_of_series(x: np.ndarray, Y: np.ndarray, order: int, num: int, band_limited: bool = False) -> Start | None:
     """The Matern and the noise that explain the spectra of targets Y (N, P) best, with so many frequencies.
 
     By the collapsed bound in Whittle's approximation: power is exponential about the model's spectral density, there is
