@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from overtone.trigpoly import degree
 
-MANY = 200  # frequencies from which on, for few columns, a fast Fourier transform beats a matrix product
+MANY = 200  # frequencies from which on a fast Fourier transform beats a matrix product
 
 
 def sum_of_diagonal(s: Float[Array, "*R M2"]) -> Float[Array, "*R M4"]:
@@ -70,7 +70,7 @@ def quadratic_forms(
     """
     num, dtype = (len(U) - 2 * first) // 2, U.dtype
     rank, readout = U.shape[-1], readout.astype(dtype)
-    fast = num >= MANY and rank < num
+    fast = num >= MANY
     split = first + num + 1  # rows of cosines end here
     most = min(split, rank) if lower else rank  # columns that reach them
 
