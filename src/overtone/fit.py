@@ -1,8 +1,7 @@
 """The training loop: any model, any loss, any optimiser. It knows nothing of Gaussian processes.
 
-Many steps run in one jitted loop. The last parameters with a finite loss and gradient are carried
-along: a run that diverges goes on from them with smaller steps, and if that does not help, ends with a
-usable model and a sentence that says what happened.
+Many steps run in one jitted loop, a turn. A run that diverges goes on from the parameters before that turn with
+smaller steps, and if that does not help, ends with a usable model and a sentence that says what happened.
 A run ends after a number of steps, when its time is over, or when a score of the model no longer rises.
 """
 
@@ -109,26 +108,39 @@ def fit(
     packing = _Packing(params)
     packed = packing.pack(params)
     init, healthy = jax.jit(optim.init), jax.device_put(True)
-    state, scale = (packed, packed, init(packed), memory, healthy), 1.0
+    state, scale = (packed, init(packed), memory, healthy), 1.0
     structure = jax.tree.structure(state)
     run, watch = compiled(_run), _Watch(score)
     losses: list[np.ndarray] = []
     first, total, pace = 0, steps, None
     unknown = np.full(chunk, np.nan)
-    message = ""
+    message, finite, good = "", True, packed  # the last known to have a finite loss
+
+    def turn(start: int, end: int) -> tuple[Any, np.ndarray]:
+        """The state after these steps, and their losses."""
+        # Arrays, not Python numbers: those would be constants of the compiled loop.
+        span, shorter = jax.device_put((np.asarray([start, end, total]), np.asarray(scale)))
+        stacked = batches.take(start, chunk)
+        leaves, values = run(state, params, static, loss, optim, schedule, key, span, shorter, stacked, unknown)
+        return jax.tree.unflatten(structure, leaves), np.asarray(values)
 
     def now() -> M:
-        return eqx.combine(packing.unpacked(state[1]), static)
+        return eqx.combine(packing.unpacked(state[0]), static)
 
     def known() -> tuple[Any, dict[str, Any]]:
         """Everything, as arrays and as what JSON can express."""
-        arrays = {"state": state, "losses": np.concatenate(losses), "kept": watch.kept or (now(), state[3])}
+        arrays = {
+            "state": state,
+            "good": good,
+            "losses": np.concatenate(losses),
+            "kept": watch.kept or (now(), state[2]),
+        }
         about = {"first": first, "total": total, "scale": scale, "seconds": perf_counter() - start}
         return arrays, {**about, "scores": watch.scores, "ending": watch.ending, "kept": watch.kept is not None}
 
-    if checkpoint is not None and (found := checkpoint.load({"state": state, "kept": (model, memory)})):
+    if checkpoint is not None and (found := checkpoint.load({"state": state, "good": good, "kept": (model, memory)})):
         arrays, about = found
-        state, losses = arrays["state"], [arrays["losses"]]
+        state, good, losses = arrays["state"], arrays["good"], [arrays["losses"]]
         first, total, scale = about["first"], about["total"], about["scale"]
         watch.scores, watch.ending = [(int(s), float(v)) for s, v in about["scores"]], about["ending"]
         watch.kept = arrays["kept"] if about["kept"] else None
@@ -142,25 +154,22 @@ def fit(
             if seconds is not None:  # two turns of one step: the first takes the time of any compilation
                 count = 1 if pace is None else min(count, 1 + int(TURN / pace))
             began = perf_counter()
-            # Arrays, not Python numbers: those would be constants of the compiled loop.
-            span, shorter = jax.device_put((np.asarray([first, first + count, total]), np.asarray(scale)))
-            stacked = batches.take(first, chunk)
-            leaves, values = run(state, params, static, loss, optim, schedule, key, span, shorter, stacked, unknown)
-            state = jax.tree.unflatten(structure, leaves)
-            losses.append(np.asarray(values)[:count])
+            after, values = turn(first, first + count)
+            losses.append(values[:count])
             first += count
             bar.update(count)
-            if not bool(state[-1]):
-                scale *= SMALLER
+            good = state[0] if np.isfinite(values[0]) else good
+            state, finite = after, bool(after[-1])
+            if not finite:
+                state, scale = (good, init(good), memory, healthy), scale * SMALLER
                 if scale < SMALLER**RETREATS / 2 or np.isnan(losses[0][0]):
                     break
-                state = (state[1], state[1], init(state[1]), memory, healthy)
                 continue
             if describe is not None and progress:
                 bar.set_postfix(describe(now(), float(np.mean(losses[-1]))))
             took = (perf_counter() - began) / count
             if watch.due(first, total, seconds is not None):
-                watch.look(now(), state[3], first)
+                watch.look(now(), state[2], first)
                 if watch.flat(first):
                     total = min(total, 1 + int(first / (1 - DECAY)))
             if seconds is not None and first > 1:
@@ -170,14 +179,15 @@ def fit(
             bar.total = total
             if checkpoint is not None:
                 checkpoint.save(known, last=first >= total)
-    finite = bool(state[-1])  # after a step that is not finite, the memory is none to keep
-    model, memory = watch.kept or (now(), state[3] if finite else memory)
+    if finite and watch.kept is None and losses and not np.isfinite(turn(first, first + 1)[1][0]):
+        state, finite = (good, init(good), memory, healthy), False  # the last step led where there is no loss
+    model, memory = watch.kept or (now(), state[2])
     history = np.concatenate([*losses, np.zeros(0)])
     history = history[np.isfinite(history)]
     if not finite:
         message = (
             f"The loss or its gradient was not finite, at last at step {first} of {total}; training "
-            f"stopped and kept the parameters of the last good step. Try a smaller learning rate, "
+            f"stopped and kept the last good parameters. Try a smaller learning rate, "
             f"or look for extreme values in the data."
         )
         warnings.warn(message, DivergedWarning, stacklevel=2)
@@ -232,14 +242,14 @@ def _run(
 ) -> tuple[list[Array], Array]:
     """The steps from span[0] up to span[1], of span[2] in all, one for each of the stacked batches (or all with one).
 
-    State: the next parameters, packed, the last good ones, the optimiser's state, the loss's memory, whether all was
-    finite. It is returned as a list of its arrays.
+    State: the parameters, packed, the optimiser's state, the loss's memory, whether all was finite. It is returned as a
+    list of its arrays. A gradient that is not finite shows in the next loss and, at the end, in the parameters.
     """
     first, last, steps = span
     packing = _Packing(params)
 
     def one_step(carried):
-        i, values, (packed, good, opt_state, memory, _) = carried
+        i, values, (packed, opt_state, memory, _) = carried
         batch = [jax.lax.dynamic_index_in_dim(part, i, keepdims=False) for part in stacked]
 
         def value_of(packed):
@@ -250,17 +260,17 @@ def _run(
         updates, new_opt_state = optim.update(grad, opt_state, packed)
         scale = shorter * schedule(first + i, steps)
         updates = jax.tree.map(lambda u: (scale * u).astype(u.dtype), updates)
-        healthy = jnp.isfinite(value) & jnp.isfinite(sum(jnp.sum(jnp.abs(g)) for g in grad))
-        good = jax.tree.map(lambda a, b: jnp.where(healthy, a, b), packed, good)
+        healthy = jnp.isfinite(value)
         values = values.at[i].set(jnp.where(healthy, value, jnp.nan).astype(values.dtype))
-        return i + 1, values, (optax.apply_updates(packed, updates), good, new_opt_state, new_memory, healthy)
+        return i + 1, values, (optax.apply_updates(packed, updates), new_opt_state, new_memory, healthy)
 
     def goes_on(carried):
         i, _, state = carried
         return state[-1] & (first + i < last)
 
     _, values, state = jax.lax.while_loop(goes_on, one_step, (jnp.zeros_like(first), jnp.asarray(values), state))
-    return jax.tree.leaves(state), values
+    healthy = state[-1] & jnp.isfinite(sum(jnp.sum(jnp.abs(part)) for part in state[0]))
+    return jax.tree.leaves((*state[:-1], healthy)), values
 
 
 class _Packing:

@@ -43,7 +43,7 @@ MOST_RESERVED = 8.0  # seconds
 CALIBRATION_SHARE = 0.1  # of the time
 SHALLOW_SHARE = 0.25  # of time and steps, to find out what one layer can do
 FAR_MORE, MOST_BLOCKS = 8, 200
-DEEP_FREQUENCIES = 100  # a series with more cycles needs them more than depth, and has little time for both
+DEEP_FREQUENCIES, DEEP_PRODUCTS = 100, 200_000  # a long series with more cycles needs them more than depth
 AUTO_FEATURES, FEWEST_FREQUENCIES, USUAL_POINTS = 1000, 4, 100
 CLEARLY, MOST_PRODUCTS = 0.5, 40_000_000  # nats per row; rows times frequencies that are quick enough in closed form
 LIMITED_NOISES, LIMITED_SCALES = np.geomspace(1.1 * LEAST_NOISE, 1, 73), np.geomspace(1e-3, 1e3, 25)
@@ -191,7 +191,7 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
         )
     if config.chooses_depth and X.shape[1] > 1:
         config = replace(config, n_layers=2)
-    elif config.chooses_depth and int(config.n_inducing) > DEEP_FREQUENCIES:
+    elif config.chooses_depth and _is_better_shallow(config, X, y):
         config = replace(config, n_layers=1)
     if config.fine_inputs == "auto":
         able = config.pinned and config.num_layers > 1
@@ -216,6 +216,14 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
     if likelihood == "auto":
         likelihood = "flexible" if output == "natural" else "gaussian"
     return replace(config, output=output, likelihood=likelihood)
+
+
+def _is_better_shallow(config: Config, X: np.ndarray, y: np.ndarray) -> bool:
+    """Has a series so many cycles, or such clear ones, that one layer had better have all the time?"""
+    num = int(config.n_inducing)
+    if num <= DEEP_FREQUENCIES:
+        return False
+    return len(X) * num > DEEP_PRODUCTS or _is_band_limited(replace(config, n_layers=1), X, y)
 
 
 def _grown(config: Config, X: np.ndarray, y: np.ndarray) -> Config:

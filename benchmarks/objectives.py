@@ -1,0 +1,180 @@
+"""Other objectives, draws and optimisers in place of the default's: the figures of docs/inference.md.
+
+One JSON line for each fit in results/objectives.jsonl; cases that are there are not run again. Each is a process of its
+own on one core, with a cache of its own, so that the program of one trial is never taken for that of another.
+
+    OVERTONE_DATA=folder python -m benchmarks.objectives [seconds]
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from queue import Queue
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from benchmarks.lines import RESULTS
+from benchmarks.trial import trial
+from overtone import model as deep
+from overtone import natural, train
+from overtone.layers import GPLayer
+from overtone.model import DeepGP
+from overtone.natural import natural_elbo
+
+TABLES = ("uci_kin8nm", "uci_powerplant")
+DRAWS, ANNEALED = 4, 1000  # steps until the divergence counts whole
+PATH = RESULTS / "objectives.jsonl"
+
+
+def annealed() -> None:
+    """The divergence of the hidden layers counts little at first."""
+
+    def loss(model, memory, key, X, y, *, num_data, num_samples: int):
+        bound, after = natural_elbo(model, memory, key, X, y, num_data=num_data, num_samples=num_samples)
+        left = jnp.maximum(0, 1 - memory.step / ANNEALED).astype(bound.dtype)
+        more = left * sum(layer.kl() for layer in deep.unwrap(model).layers[:-1])
+        return -(bound + more) / num_data, after
+
+    train.negative_natural = loss
+
+
+def importance_weighted() -> None:
+    """log mean exp over the draws of the hidden layers in place of the mean, in the bound and in the sites."""
+    plain = natural.expected_log_prob
+
+    def weighted(likelihood, y, mean, var):
+        values = plain(likelihood, y, mean, var)
+        by_draw = values.reshape(DRAWS, -1, values.shape[-1])
+        whole = jax.nn.logsumexp(by_draw, axis=0) - jnp.log(DRAWS).astype(values.dtype)
+        return jnp.tile(whole, (DRAWS, 1))
+
+    natural.expected_log_prob = weighted
+
+
+def predictive() -> None:
+    """The log density of the prediction in place of the expected log likelihood, as in a deep sigma point process."""
+
+    def elbo(model, key, X, y, *, num_data, num_samples: int):
+        model = deep.unwrap(model)
+        inputs, mean, var = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)[-1]
+        each = model.likelihood_at(inputs).log_predictive(y, mean, var)
+        whole = jnp.sum(jax.nn.logsumexp(each, axis=0) - jnp.log(num_samples).astype(X.dtype))
+        return num_data / X.shape[0] * whole - model.kl()
+
+    train.elbo = elbo
+
+
+def function_draws(divergence: str = "closed") -> None:
+    """One function of each hidden layer for all rows of a step, instead of a draw for each row.
+
+    The divergence in closed form, or of this draw, or without the derivative by q's parameters ("landing").
+    """
+    rowwise, closed, found = DeepGP.propagate, GPLayer.kl, []
+
+    class Key(list):
+        pass
+
+    def draw_noise(self, key, num_samples, num_rows):
+        return Key([key])
+
+    def propagate(self, noise, X):
+        if not isinstance(noise, Key):
+            return rowwise(self, noise, X)
+        H = X
+        for i, layer in enumerate(self.layers[:-1]):
+            v_key, row_key = jax.random.split(jax.random.fold_in(noise[0], i))
+            Z, place = layer.place(H)
+            v, log_ratio = _draw(layer.q, v_key, landing=divergence == "landing")
+            A = layer.features.whitened(layer.kernel, place)
+            std = jnp.sqrt(layer.features.unexplained(layer.kernel, A, place) + layer.noise)
+            eps = jax.random.normal(row_key, (len(X), layer.num_outputs), X.dtype)
+            fine = layer.fine(H) if layer.fine else (0.0, 0.0)
+            found.append(log_ratio + (layer.fine.kl() if layer.fine else 0.0))
+            v = jnp.swapaxes(v, 0, 1).reshape(layer.num_outputs, -1)
+            H = layer.mean_function(Z) + A.T @ v.T + jnp.sqrt(std[:, None] ** 2 + fine[1]) * eps + fine[0]
+        layer = self.layers[-1]
+        return [(H[None], *(part[None] for part in layer(H)))]
+
+    DeepGP.draw_noise, DeepGP.propagate = draw_noise, propagate
+    if divergence != "closed":
+        GPLayer.kl = lambda self: found.pop() if found else closed(self)
+
+
+def _draw(q, key, *, landing: bool):
+    """v ~ q, and log q(v) - log p(v); for q = Full."""
+    U, weights = q.factor
+    eps = jax.random.normal(key, q.mean.shape, q.mean.dtype)
+    v = q.mean + jnp.einsum("bmpk,bpk->bpm", U, jnp.sqrt(weights) * eps)
+    log_diag = q.log_diag
+    if landing:
+        U, log_diag, mean = jax.lax.stop_gradient((U, log_diag, q.mean))
+        L = jnp.swapaxes(U, 1, 2)  # (B, P, M, M)
+        eps = jax.scipy.linalg.solve_triangular(L, (v - mean)[..., None], lower=True, unit_diagonal=True)[..., 0]
+        eps = eps * jnp.exp(-log_diag)
+    return v, jnp.sum(0.5 * v**2 - 0.5 * eps**2 - log_diag)
+
+
+def optimiser(name: str) -> None:
+    train.adam = lambda rate: getattr(optax, name)(rate)
+
+
+GAUSSIAN = {"output": "adam", "likelihood": "gaussian"}
+TRIALS = {
+    "the default": (lambda: None, {}),
+    "annealed divergence": (annealed, {}),
+    "4 draws": (lambda: None, {"n_samples": DRAWS}),
+    "4 draws, importance-weighted": (importance_weighted, {"n_samples": DRAWS}),
+    "one function for all rows": (function_draws, {}),
+    "the same, sampled divergence": (lambda: function_draws("sampled"), {}),
+    "the same, sticking the landing": (lambda: function_draws("landing"), {}),
+    "nadam": (lambda: optimiser("nadam"), {}),
+    "adabelief": (lambda: optimiser("adabelief"), {}),
+    "Gaussian noise, output layer by Adam": (lambda: None, GAUSSIAN),
+    "the same, 8 draws": (lambda: None, {**GAUSSIAN, "n_samples": 8}),
+    "the same, 8 draws, predictive density": (predictive, {**GAUSSIAN, "n_samples": 8}),
+}
+
+
+def one(name: str, table: str, seconds: float) -> None:
+    change, settings = TRIALS[name]
+    change()
+    trial(table, max_time=3, **settings)  # compiles
+    jax.clear_caches()
+    print(json.dumps({"trial": name, "table": table, **trial(table, max_time=seconds, **settings)}))
+
+
+def main(seconds: float) -> None:
+    done = [json.loads(line) for line in PATH.read_text().splitlines()] if PATH.exists() else []
+    cases = [c for c in product(TRIALS, TABLES) if not any((d["trial"], d["table"]) == c for d in done)]
+    cores: Queue[int] = Queue()
+    for core in sorted(os.sched_getaffinity(0)):
+        cores.put(core)
+
+    def run(case: tuple[str, str]) -> None:
+        core = cores.get()
+        with tempfile.TemporaryDirectory() as cache:
+            command = ["taskset", "--cpu-list", str(core), sys.executable, "-m", "benchmarks.objectives", *case]
+            environment = {**os.environ, "OVERTONE_CACHE": cache}
+            ended = subprocess.run([*command, str(seconds)], capture_output=True, text=True, env=environment)
+        cores.put(core)
+        lines = (ended.stdout + ended.stderr).splitlines()[-1:]
+        failed = json.dumps({"trial": case[0], "table": case[1], "failed": " ".join(lines)[:200]})
+        with PATH.open("a") as file:
+            file.write((failed if ended.returncode else lines[-1]) + "\n")
+        print(*case, *lines, flush=True)
+
+    with ThreadPoolExecutor(cores.qsize()) as pool:
+        list(pool.map(run, cases))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        one(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    else:
+        main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)
