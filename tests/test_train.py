@@ -27,7 +27,11 @@ def test_a_series_decides_its_frequencies_and_a_short_one_is_fitted_in_closed_fo
     assert config.chooses_depth
     many = resolved(Config(), SERIES, np.sin(2 * np.pi * 150 * SERIES))
     assert many.n_inducing > 150
-    assert many.num_layers == 1
+    assert many.num_layers == 1  # such clear waves need no depth
+    jumps = np.where(np.floor(10 * SERIES) % 2, 1.0, -1.0)
+    steps = resolved(Config(), SERIES, jumps)
+    assert steps.n_inducing > 100
+    assert steps.chooses_depth  # a jump has many frequencies, and depth is what it needs
 
 
 def test_a_table_gets_two_layers_natural_gradients_and_flexible_noise():
