@@ -40,6 +40,23 @@ def test_quantiles_invert_the_distribution_function(mixture, level):
     np.testing.assert_allclose(np.mean(stats.norm.cdf(q, MEANS, STDS), axis=0), level, rtol=1e-9)
 
 
+@pytest.mark.parametrize("level", [1e-6, 0.3, 0.5, 0.7, 1 - 1e-6])
+def test_quantiles_of_peaks_far_apart_and_of_one_point(level):
+    """Between peaks the density is next to nothing, and Newton's steps lead anywhere."""
+    means = np.array([[0.0, 5.0], [1e4, 5.0], [1e4 + 1e-3, 5.0]])[:, None]
+    stds = np.array([[1e-3, 1e-8], [1e2, 1e-8], [1e-6, 1e-8]])[:, None]
+    q = np.asarray(Mixture(jnp.asarray(means), jnp.asarray(stds**2)).quantile(level))
+    below, above = (np.mean(stats.norm.cdf(q + s * 1e-9 * (1 + np.abs(q)), means, stds), axis=0) for s in (-1, 1))
+    assert np.all(below <= level)
+    assert np.all(above >= level)
+
+
+def test_the_quantile_of_a_row_does_not_depend_on_other_rows():
+    mixture = Mixture(jnp.asarray(MEANS, jnp.float32), jnp.asarray(STDS**2, jnp.float32))
+    alone = Mixture(mixture.means[:, :1], mixture.variances[:, :1])
+    np.testing.assert_array_equal(mixture.quantile(0.9)[:1], alone.quantile(0.9))
+
+
 def test_weights_count_like_copies_of_a_component():
     """Weights 1/6, 2/6, 3/6 against one, two and three equal components."""
     copies = np.repeat(np.arange(3), [1, 2, 3])
