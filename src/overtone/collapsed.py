@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.likelihoods import Gaussian
-from overtone.linalg import one_by_one
+from overtone.linalg import cholesky_of_sums, one_by_one
 from overtone.model import DeepGP
 from overtone.params import unwrap
 from overtone.variational import Full, fold
@@ -70,15 +70,16 @@ def optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float
     def optimum(Lam: Float[Array, "M M"], c: Float[Array, " M"]):
         """The mean, and the Cholesky factor of the covariance."""
         # Lam^-1 = J (J Lam J)^-1 J with J the reversal of rows: L^-T reversed twice is lower triangular.
-        flipped = jnp.linalg.cholesky(Lam[::-1, ::-1])
+        flipped = cholesky_of_sums(Lam[::-1, ::-1], rounding)
         eye = jnp.eye(len(Lam), dtype=Lam.dtype)
         root = jax.scipy.linalg.solve_triangular(flipped, eye, lower=True, trans=1)[::-1, ::-1]
         return root @ (root.T @ c), root
 
+    dtype = model.layers[-1].q.mean.dtype
+    rounding = jnp.finfo(dtype).eps  # of the features, and so of their products
     mean, root = one_by_one(optimum)(*_natural(gram, projected, reference_noise(unwrap(model))))
     diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
     unit = jnp.swapaxes(root / diagonal[:, None], 0, 1)
-    dtype = model.layers[-1].q.mean.dtype
     return tuple(part.astype(dtype) for part in (mean[None], jnp.log(diagonal)[None], fold(unit[None])))
 
 

@@ -172,7 +172,10 @@ class DeepGPEstimator(BaseEstimator):
         Z, gaps = self._inputs(X)
         with jax.enable_x64(True):
             key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
-            parts = predictions.over_rows(lambda *chunk: compute(self.model_, key, num_samples, *chunk), Z, *others)
+            draws = num_samples if self.model_.hidden_widths else 1
+            parts = predictions.over_rows(
+                lambda *chunk: compute(self.model_, key, num_samples, *chunk), Z, *others, draws=draws
+            )
         return tuple(_blank(part, gaps) for part in parts)
 
     def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:

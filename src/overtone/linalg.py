@@ -106,6 +106,16 @@ def one_by_one(function: Callable) -> Callable:
     return call
 
 
+def cholesky_of_sums(K: Float[Array, "M M"], rounding: float | Float[Array, ""]) -> Float[Array, "M M"]:
+    """The Cholesky factor of a sum of products with errors of this relative size.
+
+    They can make a matrix with millions of terms indefinite: then what they may amount to is added to its diagonal.
+    """
+    chol = jnp.linalg.cholesky(K)
+    more = len(K) ** 0.5 * rounding * jnp.max(jnp.diagonal(K)) * jnp.eye(len(K), dtype=K.dtype)
+    return jax.lax.cond(jnp.all(jnp.isfinite(chol)), lambda _: chol, jnp.linalg.cholesky, K + more)
+
+
 def small_cholesky(K: Float[Array, "r r"]) -> Float[Array, "r r"]:
     """The Cholesky factor of a matrix of two or three rows, written out.
 

@@ -60,26 +60,31 @@ class Mixture(eqx.Module):
         The mixture's quantile lies between the smallest and the largest of its components'. Where a step would leave
         the bracket, or the steps do not get shorter, the bracket is halved instead.
         """
-        each = self.means + jnp.sqrt(self.variances) * jax.scipy.stats.norm.ppf(level)
+        flat = jax.tree.map(lambda a: a.reshape(len(a), 1, -1), self)  # one long loop over rows and outputs
+        std, eps = jnp.sqrt(flat.variances), jnp.finfo(self.means.dtype).eps
+        each = flat.means + std * jax.scipy.stats.norm.ppf(level)
         low, high = each.min(axis=0), each.max(axis=0)
-        start = jnp.clip(self.mean() + self.std() * jax.scipy.stats.norm.ppf(level), low, high)
-        exact = 2 * jnp.finfo(start.dtype).eps * (jnp.abs(start) + self.std())
+        start = jnp.clip(flat.mean() + flat.std() * jax.scipy.stats.norm.ppf(level), low, high)
+        near = eps * (2 * jnp.abs(start) + 32 * flat.std())
 
         def improve(state):
             turn, low, high, x, last = state
-            excess = self.cdf(x) - level
+            z = (x - flat.means) / std
+            excess = flat._average(jax.scipy.special.ndtr(z)) - level
             low, high = jnp.where(excess < 0, x, low), jnp.where(excess < 0, high, x)
-            to = x - excess / jnp.exp(self.log_prob(x))
+            to = x - excess / flat._average(jax.scipy.stats.norm.pdf(z) / std)
             good = (to >= low) & (to <= high) & (jnp.abs(to - x) < 0.5 * last)
             to = jnp.where(good, to, 0.5 * (low + high))
-            found = last <= exact  # then it stays, whatever the other rows still need
-            return turn + 1, low, high, jnp.where(found, x, to), jnp.where(found, last, jnp.abs(to - x))
+            # What is found stays, whatever the other rows still need.
+            to = jnp.where((last <= near) | (jnp.abs(excess) <= 8 * eps * level), x, to)
+            return turn + 1, low, high, to, jnp.abs(to - x)
 
         def goes_on(state):
             turn, _, _, _, last = state
-            return (turn < MOST_TURNS) & jnp.any(last > exact)
+            return (turn < MOST_TURNS) & jnp.any(last > near)
 
-        return jax.lax.while_loop(goes_on, improve, (0, low, high, start, jnp.full_like(start, jnp.inf)))[3]
+        found = jax.lax.while_loop(goes_on, improve, (0, low, high, start, jnp.full_like(start, jnp.inf)))[3]
+        return found.reshape(self.means.shape[1:])
 
 
 def _absolute(mean: Array, var: Array) -> Array:

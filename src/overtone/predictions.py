@@ -15,16 +15,16 @@ from overtone.model import DeepGP, draw, elbo, layer_marginals, predict
 from overtone.model import log_density as model_log_density
 from overtone.params import unwrap
 
-ROWS = 256  # in a chunk
+ROWS, ROWS_TIMES_DRAWS = 256, 4096  # in a chunk, at most: more do not fit into the processor's cache
 
 
-def over_rows(compute: Callable[..., tuple], *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """compute(*arrays), a tuple of arrays (..., N, P), by chunks of rows."""
-    parts = []
-    for first in range(0, len(arrays[0]), ROWS):
-        chunk = [a[first : first + ROWS] for a in arrays]
+def over_rows(compute: Callable[..., tuple], *arrays: np.ndarray, draws: int = 1) -> tuple[np.ndarray, ...]:
+    """compute(*arrays), a tuple of arrays (..., N, P) made of so many draws of hidden layers, by chunks of rows."""
+    rows, parts = max(1, min(ROWS, ROWS_TIMES_DRAWS // draws)), []
+    for first in range(0, len(arrays[0]), rows):
+        chunk = [a[first : first + rows] for a in arrays]
         size = len(chunk[0])
-        padded = [np.concatenate([c, np.repeat(c[-1:], ROWS - size, axis=0)]) for c in chunk]
+        padded = [np.concatenate([c, np.repeat(c[-1:], rows - size, axis=0)]) for c in chunk]
         parts.append([np.asarray(r)[..., :size, :] for r in compute(*padded)])
     return tuple(np.concatenate(p, axis=-2) for p in zip(*parts, strict=True))
 

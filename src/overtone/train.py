@@ -276,7 +276,8 @@ def _with_output(model: DeepGP, gram, projected) -> DeepGP:
 def held_out_density(model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) -> float:
     """Mean log predictive density of rows that training has not seen."""
     (densities,) = over_rows(lambda *chunk: log_density(model, key, SCORE_DRAWS, *chunk), X, y)
-    return float(np.mean(np.nansum(densities, axis=1)))
+    missing = np.isnan(y[:, : densities.shape[1]])
+    return float(np.mean(np.sum(np.where(missing, 0, densities), axis=1)))
 
 
 def negative_elbo(model: DeepGP, memory: None, key, X, y, *, num_data, num_samples: int):
