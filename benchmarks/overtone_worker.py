@@ -28,12 +28,13 @@ def main() -> None:
     state = {"model": build(config, X, y), "first": 0}
     loss = Partial(negative_elbo, num_data=len(X), num_samples=1)
 
-    def run(num: int) -> None:
+    def run(num: int) -> int:
         batches = Batches(X, y, batch_size=settings["batch"], seed=state["first"])
         state["first"] += 1
         state["model"], _, _ = fit(
             state["model"], loss, batches, key=jax.random.key(0), optim=adam(0.01), steps=num, chunk=CHUNK
         )
+        return num + 1  # at last `fit` takes one that is not kept, to see the loss of the parameters
 
     with jax.enable_x64(True):
         serve(run)

@@ -1,9 +1,11 @@
 """Posteriors q(v) to test with: any point of each kind, and its covariance as a dense matrix."""
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from overtone.variational import Full, LowRank, MeanField, unfold
+from overtone.variational import Full, LowRank, MeanField
 
 
 def low_rank(shape, variance, dtype):
@@ -14,14 +16,19 @@ KINDS = {"full": Full.start, "mean-field": MeanField.start, "low-rank": low_rank
 
 
 def shaken(q, scale, rng):
-    """The posterior with noise on every parameter."""
-    return jax.tree.map(lambda leaf: leaf + (scale * rng.normal(size=leaf.shape)).astype(leaf.dtype), q)
+    """The posterior with noise on every parameter that is free: of a unit triangular matrix, what is below the ones."""
+    noisy = jax.tree.map(lambda leaf: leaf + (scale * rng.normal(size=leaf.shape)).astype(leaf.dtype), q)
+    if not isinstance(q, Full):
+        return noisy
+    size = q.mean.shape[-1]
+    below = np.arange(size)[:, None, None] > np.arange(size)
+    return eqx.tree_at(lambda q: q.unit, noisy, jnp.where(below, noisy.unit, q.unit))
 
 
 def root(q, block, output):
     """A square root of the covariance of one block and output."""
     std = np.exp(q.log_diag[block, output])
     if isinstance(q, Full):
-        return np.asarray(unfold(q.folded)[block, :, output] * std)
+        return np.asarray(q.unit[block, :, output] * std)
     directions = [np.asarray(q.directions[block, :, output])] if isinstance(q, LowRank) else []
     return np.concatenate([np.diag(std), *directions], axis=1)

@@ -44,7 +44,7 @@ def brute_force(model: DeepGP, num: int, seed: int) -> np.ndarray:
         Z, H = map(np.asarray, jax.vmap(layer.place)(jnp.asarray(H)))
         num_outputs = layer.num_outputs
         eps = rng.normal(size=(num, *layer.q.mean.shape))
-        root = np.asarray(layer.q.factor[0]) * np.exp(layer.q.log_diag)[:, None]
+        root = np.asarray(layer.q.unit) * np.exp(layer.q.log_diag)[:, None]
         v = np.asarray(layer.q.mean) + np.einsum("bmpk,sbpk->sbpm", root, eps)
         A, K = _covariances(layer, jnp.asarray(H))
         conditional = K - np.swapaxes(A, 1, 2) @ A + (float(layer.noise) + 1e-10) * np.eye(len(X))

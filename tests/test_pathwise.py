@@ -13,7 +13,7 @@ from overtone.kernels import Matern32, SquaredExponential
 from overtone.params import unwrap
 from overtone.pathwise import RandomWaves, draw_paths, follow
 from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
-from tests.posteriors import shaken
+from overtone.variational import Full
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(size=(30, 2)), RNG.normal(size=(30, 2))
@@ -24,7 +24,10 @@ NUM = 2000
 def shallow(method, preset="default", **settings):
     config = Config(method=method, n_inducing=3, dtype="float64", preset=preset, **settings)
     model = unwrap(build(config, X, Y))
-    return eqx.tree_at(lambda m: m.layers[0].q, model, shaken(model.layers[0].q, 0.5, RNG))
+    mean, log_diag, unit = (np.asarray(part) for part in (lambda q: (q.mean, q.log_diag, q.unit))(model.layers[0].q))
+    unit = unit + np.tril(0.3 * RNG.normal(size=np.moveaxis(unit, 2, 1).shape), -1).swapaxes(1, 2)
+    q = Full(*map(jnp.asarray, (RNG.normal(size=mean.shape), log_diag + RNG.normal(size=mean.shape), unit)))
+    return eqx.tree_at(lambda m: m.layers[0].q, model, q)
 
 
 def draws(model, prior):
@@ -62,7 +65,7 @@ def test_covariances_of_draws_are_those_of_the_process(name):
         S = np.zeros((A.shape[0], A.shape[0]))
         size = q.mean.shape[2]
         for block in range(q.mean.shape[0]):
-            root = np.asarray(q.factor[0])[block, :, output] * np.exp(np.asarray(q.log_diag))[block, output]
+            root = np.asarray(q.unit)[block, :, output] * np.exp(np.asarray(q.log_diag))[block, output]
             part = slice(block * size, (block + 1) * size)
             S[part, part] = root @ root.T
         covariance = K - A.T @ A + A.T @ S @ A

@@ -20,7 +20,7 @@ from overtone.likelihoods import Gaussian
 from overtone.linalg import cholesky_of_sums, one_by_one
 from overtone.model import DeepGP
 from overtone.params import unwrap
-from overtone.variational import Full, fold
+from overtone.variational import Full
 
 
 def collapsed_elbo(
@@ -57,7 +57,7 @@ def with_optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: 
 
 
 def with_output(model: DeepGP, q: tuple[Array, Array, Array]) -> DeepGP:
-    """The model with this q(v) of the output layer: the mean, the logs of the scales, and the unit factor, folded."""
+    """The model with this q(v) of the output layer: the mean, and the logs of the scales and the unit factor."""
     return eqx.tree_at(lambda m: m.layers[-1].q, model, Full(*q))
 
 
@@ -76,11 +76,11 @@ def optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float
         return root @ (root.T @ c), root
 
     dtype = model.layers[-1].q.mean.dtype
-    rounding = jnp.finfo(dtype).eps  # of the features, and so of their products
+    rounding = float(jnp.finfo(dtype).eps)  # of the features, and so of their products
     mean, root = one_by_one(optimum)(*_natural(gram, projected, reference_noise(unwrap(model))))
     diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
     unit = jnp.swapaxes(root / diagonal[:, None], 0, 1)
-    return tuple(part.astype(dtype) for part in (mean[None], jnp.log(diagonal)[None], fold(unit[None])))
+    return tuple(part[None].astype(dtype) for part in (mean, jnp.log(diagonal), unit))
 
 
 def best_scales(

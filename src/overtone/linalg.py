@@ -106,7 +106,7 @@ def one_by_one(function: Callable) -> Callable:
     return call
 
 
-def cholesky_of_sums(K: Float[Array, "M M"], rounding: float | Float[Array, ""]) -> Float[Array, "M M"]:
+def cholesky_of_sums(K: Float[Array, "M M"], rounding: float) -> Float[Array, "M M"]:
     """The Cholesky factor of a sum of products with errors of this relative size.
 
     They can make a matrix with millions of terms indefinite: then what they may amount to is added to its diagonal.

@@ -5,7 +5,8 @@ One Gaussian for each block (B) of M variables and each output (P); blocks are i
 where a kind of posterior may lack one of the two. Writing A for the whitened cross-covariance between inducing
 variables and function values:
     mean = A^T m,   variance from q = diag(A^T S A),   KL = (tr S + |m|^2 - M - log|S|) / 2.
-The rows of U come before the outputs, so that one product serves all outputs.
+U is a stored array as it is, so that matrix products read it from where it lies, and its rows come before the outputs,
+so that one product serves all outputs.
 """
 
 from abc import abstractmethod
@@ -77,14 +78,14 @@ class Full(AbstractGaussian):
 
     mean: Param  # (B, P, M)
     log_diag: Param  # (B, P, M)
-    folded: Param  # what L has below its diagonal, (B, M // 2, P, M): see `fold`
+    unit: Param  # L, (B, M, P, M): its ones and zeros have no gradient, and so stay
 
     @staticmethod
     def start(shape: tuple[int, int, int], variance: float, dtype) -> "Full":
         """Mean zero, covariance variance * I."""
         num_blocks, num_outputs, size = shape
-        folded = np.zeros((num_blocks, size // 2, num_outputs, size), dtype)
-        return Full(*_start(shape, variance, dtype), jax.device_put(folded))
+        eye = np.broadcast_to(np.eye(size, dtype=dtype)[None, :, None], (num_blocks, size, num_outputs, size))
+        return Full(*_start(shape, variance, dtype), jax.device_put(eye))
 
     @property
     def variances(self):
@@ -92,7 +93,7 @@ class Full(AbstractGaussian):
 
     @property
     def factor(self):
-        return unfold(self.folded), jnp.exp(2 * self.log_diag)
+        return _below_diagonal(self.unit), jnp.exp(2 * self.log_diag)
 
     @property
     def triangular(self):
@@ -104,29 +105,18 @@ class Full(AbstractGaussian):
         return 0.5 * jnp.sum(weights * columns + self.mean**2 - 1 - 2 * self.log_diag)
 
 
-def fold(L: Float[Array, "B M P M"]) -> Float[Array, "B half P M"]:
-    """What matrices have below their diagonals, in half the room.
-
-    Each row of the lower half, and in the rest of it, turned around, the row of the upper half that has this length:
-    optimisers visit no zeros then.
-    """
-    size, half = L.shape[1], L.shape[1] // 2
-    upper = jnp.flip(L[:, 1 : size - half], (1, 3))
-    upper = jnp.pad(upper, ((0, 0), (half - upper.shape[1], 0), (0, 0), (0, 0)))  # the middle row of an even number
-    own = np.arange(size - half, size)[:, None, None] > np.arange(size)
-    return jnp.where(own, L[:, size - half :], upper)
-
-
 @jax.custom_vjp
-def unfold(folded: Float[Array, "B half P M"]) -> Float[Array, "B M P M"]:
-    """The unit lower triangular matrices."""
-    half, size = folded.shape[1], folded.shape[-1]
-    upper = jnp.pad(jnp.flip(folded, (1, 3))[:, : size - half - 1], ((0, 0), (1, 0), (0, 0), (0, 0)))
-    row, column = np.arange(size)[:, None, None], np.arange(size)
-    return jnp.where(row > column, jnp.concatenate([upper, folded], axis=1), (row == column).astype(folded.dtype))
+def _below_diagonal(unit: Float[Array, "B M P M"]) -> Float[Array, "B M P M"]:
+    """The matrices as they are, with a gradient strictly below the diagonal only."""
+    return unit
 
 
-unfold.defvjp(lambda folded: (unfold(folded), None), lambda _, gradient: (fold(gradient),))
+def _strictly_lower(_, gradient):
+    row, column = np.arange(gradient.shape[1])[:, None, None], np.arange(gradient.shape[-1])
+    return (jnp.where(row > column, gradient, 0),)
+
+
+_below_diagonal.defvjp(lambda unit: (unit, None), _strictly_lower)
 
 
 class MeanField(AbstractGaussian):
