@@ -1,10 +1,10 @@
 """Natural gradients against Adam for the output layer of other likelihoods: who is ahead after a minute?
 
-One JSON line for each fit in results/output_layers.jsonl; a run that was stopped goes on where it was. The clock counts
-all of `fit`, with compiled programs in the cache. Targets are made from those of real tables: above the median or
-not, the quarter of all values, draws of counts; or the target itself.
+One JSON line for each fit in results/output_layers_TABLE.jsonl; a run that was stopped goes on where it was. The clock
+counts all of `fit`, with compiled programs in the cache. Targets are made from those of real tables: above the median
+or not, the quarter of all values, draws of counts; or the target itself.
 
-    OVERTONE_DATA=folder python -m benchmarks.output_layers [seconds]
+    OVERTONE_DATA=folder python -m benchmarks.output_layers [seconds [table]]
 """
 
 import sys
@@ -24,11 +24,11 @@ TARGETS = {
     "heteroscedastic": lambda y: y,
 }
 TABLES, OUTPUTS, WARM_UP = ("uci_kin8nm", "uci_powerplant"), ("natural", "adam"), 150  # steps, to compile the programs
-CASES = list(product(TABLES, TARGETS, OUTPUTS))
+CASES = list(product(TARGETS, OUTPUTS))
 
 
-def one(case: int, seconds: float) -> dict:
-    table, likelihood, output = CASES[case]
+def one(table: str, case: int, seconds: float) -> dict:
+    likelihood, output = CASES[case]
     X, y = load(table)
     train, test = split(table, len(X), 0)
     y = TARGETS[likelihood](y)
@@ -40,8 +40,13 @@ def one(case: int, seconds: float) -> dict:
     return {"table": table, "likelihood": likelihood, "output": output} | found
 
 
-def main(seconds: float) -> None:
-    lines = resumed("output_layers", len(CASES), lambda case: one(case, seconds))
+def main(seconds: float, tables: list[str]) -> None:
+    names = [f"output_layers_{table}" for table in tables]
+    parts = [
+        resumed(name, len(CASES), lambda case, table=table: one(table, case, seconds))
+        for name, table in zip(names, tables, strict=True)
+    ]
+    lines = [line for part in parts for line in part]
     print("| table | likelihood | natural: log density (steps) | Adam |\n|---|---|---:|---:|")
     for natural, adam in zip(lines[::2], lines[1::2], strict=True):
         shown = [f"{line['log_density']:.3f} ({line['steps']:,})" for line in (natural, adam)]
@@ -49,4 +54,4 @@ def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0, sys.argv[2:] or list(TABLES))

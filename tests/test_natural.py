@@ -63,6 +63,18 @@ def test_q_of_the_memory_is_the_one_that_a_model_gets():
     assert float(value) == pytest.approx(float(given), rel=1e-8)
 
 
+def test_rounding_errors_of_sums_over_millions_of_rows_do_no_harm():
+    """Products in single precision are symmetric, but their sum may have negative eigenvalues."""
+    model, memory = setting(method="vff", n_layers=1)
+    model = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_inexact_array(leaf) else leaf, model)
+    size = memory.gram.shape[-1]
+    direction, error = RNG.normal(size=(2, size, 1)), RNG.normal(size=(size, size))
+    gram = 1e9 * (direction[0] @ direction[0].T + 1e-7 * (error + error.T) / 2)
+    assert np.linalg.eigvalsh(gram).min() < -10
+    q = with_optimal_output(model, jnp.asarray(np.stack([gram, gram])), 1e9 * jnp.ones((2, size))).layers[0].q
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(q))
+
+
 def test_averages_of_minibatches_tend_to_the_sums_over_all_rows():
     """First the mean of all estimates, then an exponential average: within a few deviations of the exact sums."""
     model, memory = setting(n_layers=1, method="vff")

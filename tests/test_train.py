@@ -1,5 +1,6 @@
 """What is left to the data, and the whole way from a config to a fitted model."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,7 @@ from overtone.model import elbo, layer_marginals
 from overtone.natural import OutputMemory, natural_elbo, site_sums
 from overtone.params import unwrap
 from overtone.sklearn import DeepGPRegressor
-from overtone.train import TooFewFrequenciesWarning, resolved
+from overtone.train import TooFewFrequenciesWarning, held_out_density, resolved
 
 RNG = np.random.default_rng(0)
 SERIES = np.linspace(0, 1, 600)[:, None]
@@ -133,3 +134,13 @@ def test_a_time_limit_includes_the_whole_fit_and_config_says_what_was_chosen():
     assert model.history_.seconds < 60
     assert model.config_.n_inducing > 40
     assert model.score(SERIES, y) > 0.95
+
+
+def test_a_model_without_finite_densities_has_no_finite_score():
+    """Missing targets are left out of a score; densities that are missing must not be."""
+    with jax.enable_x64(True):
+        model = build(Config(method="vff", n_inducing=4), SERIES, WAVES)
+        holes = np.where(np.arange(600)[:, None] % 3 == 0, np.nan, WAVES)
+        assert np.isfinite(held_out_density(model, KEY, SERIES, holes))
+        broken = eqx.tree_at(lambda m: m.layers[0].q.mean, model, jnp.full_like(model.layers[0].q.mean, jnp.nan))
+        assert np.isnan(held_out_density(broken, KEY, SERIES, holes))
