@@ -26,6 +26,8 @@ def trial(name: str, seed: int = 0, **settings) -> dict:
         "log_density": float(np.mean(model.log_predictive_density(X[test], y[test]))),
         "rmse": float(np.sqrt(np.mean((model.predict(X[test]) - y[test]) ** 2))),
         "coverage": float(np.mean((y[test] > low) & (y[test] < high))),
+        "steps": len(model.history_.loss),
+        "residual_fraction": model.residual_fraction(X[test]),
     }
 
 
