@@ -23,6 +23,7 @@ from benchmarks.lines import RESULTS
 from benchmarks.trial import trial
 from overtone import model as deep
 from overtone import natural, train
+from overtone.compiling import forget_programs
 from overtone.layers import GPLayer
 from overtone.model import DeepGP
 from overtone.natural import natural_elbo
@@ -145,7 +146,7 @@ def one(name: str, table: str, seconds: float) -> None:
     change, settings = TRIALS[name]
     change()
     trial(table, max_time=3, **settings)  # compiles
-    jax.clear_caches()
+    forget_programs()
     print(json.dumps({"trial": name, "table": table, **trial(table, max_time=seconds, **settings)}))
 
 

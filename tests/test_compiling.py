@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
@@ -32,7 +31,7 @@ def programs(folder: Path) -> set[str]:
 def test_a_second_process_compiles_nothing_anew(tmp_path):
     run(XDG_CACHE_HOME=str(tmp_path))
     first = programs(tmp_path / "overtone" / "jax")
-    assert any("_run" in name for name in first)
+    assert len([name for name in first if "_run" in name]) == 1  # two turns, one program
     run(OVERTONE_CACHE=str(tmp_path / "overtone" / "jax"))
     assert programs(tmp_path / "overtone" / "jax") == first
 
@@ -47,7 +46,7 @@ def test_many_programs_are_forgotten_before_they_are_too_many(monkeypatch):
     def maps() -> int:
         return len(Path("/proc/self/maps").read_text().splitlines())
 
-    jax.clear_caches()
+    compiling.forget_programs()
     before = maps()
     X = np.linspace(0, 1, 21)[:, None]
     DeepGPRegressor(method="vff", n_inducing=2, max_steps=3).fit(X, X[:, 0])

@@ -85,5 +85,12 @@ def forget_programs_if_many() -> None:
     except OSError:  # another system
         return
     if num > most // 4:
-        jax.clear_caches()
-        gc.collect()
+        forget_programs()
+
+
+def forget_programs() -> None:
+    """Let go of all compiled programs in memory."""
+    for kept in Kept.everyone:
+        kept.calls.clear()
+    jax.clear_caches()
+    gc.collect()

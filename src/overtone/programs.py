@@ -17,7 +17,8 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 import equinox as eqx
 import jax
@@ -44,9 +45,12 @@ class Kept:
     function of arrays.
     """
 
+    everyone: ClassVar[WeakSet["Kept"]] = WeakSet()
+
     def __init__(self, function: Callable, jit: Callable, folder: Callable[[], str | None]):
         self.function, self.jit, self.folder = function, jit, folder
         self.calls: OrderedDict[Any, Callable] = OrderedDict()
+        Kept.everyone.add(self)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         leaves, structure = jax.tree.flatten((arguments, named))
@@ -82,7 +86,8 @@ class Kept:
         call = exported.call
         renamed = lambda arrays: call(arrays)  # noqa: E731
         renamed.__name__ = flat.__name__
-        return self.jit(renamed)
+        # Compiled here, once: a call with arrays that such a program returned would compile it again.
+        return self.jit(renamed).lower(arrays).compile()
 
 
 def name_of(thing: Any) -> str:
