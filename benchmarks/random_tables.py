@@ -1,21 +1,23 @@
 """Fits of random tables, of the kinds that break things: no exception, and nothing that is not finite.
 
-One JSON line for each table in results/random_tables.jsonl; a run that was stopped goes on where it was.
+One JSON line for each table in results/random_tables.jsonl; tables that are there are not fitted again. Several processes
+may share the work: each takes its part of the numbers.
 
-    python -m benchmarks.random_tables [tables]
+    python -m benchmarks.random_tables [tables [part parts]]
 """
 
+import json
 import sys
 import traceback
 from time import perf_counter
 
 import numpy as np
 
-from benchmarks.lines import resumed
+from benchmarks.lines import RESULTS
 from overtone.compiling import forget_programs
 from overtone.sklearn import DeepGPRegressor
 
-STEPS = 30
+STEPS, PATH = 30, RESULTS / "random_tables.jsonl"
 
 
 def table(seed: int) -> tuple[np.ndarray, np.ndarray, dict]:
@@ -66,10 +68,20 @@ def check(seed: int) -> dict:
     return {"table": seed, **about, "outcome": outcome, "seconds": perf_counter() - start}
 
 
-def main(num: int) -> None:
-    outcomes = [line["outcome"] for line in resumed("random_tables", num, check)]
+def lines() -> list[dict]:
+    return [json.loads(line) for line in PATH.read_text().splitlines()] if PATH.exists() else []
+
+
+def main(num: int = 200, part: int = 0, parts: int = 1) -> None:
+    done = {line["table"] for line in lines()}
+    for seed in [seed for seed in range(num) if seed not in done and seed % parts == part]:
+        result = check(seed)
+        with PATH.open("a") as file:
+            file.write(json.dumps(result) + "\n")
+        print(result, flush=True)
+    outcomes = [line["outcome"] for line in lines()]
     print(f"{outcomes.count('finite')} of {len(outcomes)} fits are finite throughout.")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    main(*map(int, sys.argv[1:]))
