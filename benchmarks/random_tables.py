@@ -1,7 +1,7 @@
 """Fits of random tables, of the kinds that break things: no exception, and nothing that is not finite.
 
-One JSON line for each table in results/random_tables.jsonl; tables that are there are not fitted again. Several processes
-may share the work: each takes its part of the numbers.
+One JSON line for each table in results/random_tables.jsonl; tables that are there are not fitted again. Several
+processes may share the work: each takes its part of the numbers.
 
     python -m benchmarks.random_tables [tables [part parts]]
 """
