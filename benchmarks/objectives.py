@@ -87,7 +87,7 @@ def function_draws(divergence: str = "closed") -> None:
     def propagate(self, noise, X):
         if not isinstance(noise, Key):
             return rowwise(self, noise, X)
-        H = X
+        H, passes = X, []
         for i, layer in enumerate(self.layers[:-1]):
             v_key, row_key = jax.random.split(jax.random.fold_in(noise[0], i))
             Z, place = layer.place(H)
@@ -98,9 +98,9 @@ def function_draws(divergence: str = "closed") -> None:
             fine = layer.fine(H) if layer.fine else (0.0, 0.0)
             found.append(log_ratio + (layer.fine.kl() if layer.fine else 0.0))
             v = jnp.swapaxes(v, 0, 1).reshape(layer.num_outputs, -1)
+            passes.append((H[None], *(part[None] for part in layer(H))))
             H = layer.mean_function(Z) + A.T @ v.T + jnp.sqrt(std[:, None] ** 2 + fine[1]) * eps + fine[0]
-        layer = self.layers[-1]
-        return [(H[None], *(part[None] for part in layer(H)))]
+        return [*passes, (H[None], *(part[None] for part in self.layers[-1](H)))]
 
     DeepGP.draw_noise, DeepGP.propagate = draw_noise, propagate
     if divergence != "closed":
