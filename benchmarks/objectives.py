@@ -96,7 +96,7 @@ def function_draws(divergence: str = "closed") -> None:
             std = jnp.sqrt(layer.features.unexplained(layer.kernel, A, place) + layer.noise)
             eps = jax.random.normal(row_key, (len(X), layer.num_outputs), X.dtype)
             fine = layer.fine(H) if layer.fine else (0.0, 0.0)
-            found.append(log_ratio + (layer.fine.kl() if layer.fine else 0.0))
+            found.append(log_ratio + (closed(layer.fine) if layer.fine else 0.0))
             v = jnp.swapaxes(v, 0, 1).reshape(layer.num_outputs, -1)
             passes.append((H[None], *(part[None] for part in layer(H))))
             H = layer.mean_function(Z) + A.T @ v.T + jnp.sqrt(std[:, None] ** 2 + fine[1]) * eps + fine[0]
@@ -164,7 +164,7 @@ def main(seconds: float) -> None:
             environment = {**os.environ, "OVERTONE_CACHE": cache}
             ended = subprocess.run([*command, str(seconds)], capture_output=True, text=True, env=environment)
         cores.put(core)
-        lines = (ended.stdout + ended.stderr).splitlines()[-1:]
+        lines = (ended.stderr if ended.returncode else ended.stdout).splitlines()[-1:]
         failed = json.dumps({"trial": case[0], "table": case[1], "failed": " ".join(lines)[:200]})
         with PATH.open("a") as file:
             file.write((failed if ended.returncode else lines[-1]) + "\n")
