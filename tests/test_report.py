@@ -6,9 +6,12 @@ import re
 import shutil
 import subprocess
 
+import matplotlib.pyplot as plt
 import numpy as np
+import polars as pl
 import pytest
 
+from overtone import plots
 from overtone.report import report, warnings_of
 from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 
@@ -88,3 +91,17 @@ def test_a_browser_shows_all_figures_without_errors(page, size, tmp_path):
     assert all(width > 200 and height > 100 for width, height in found["figures"])
     assert all(num > 5 for num in found["drawn"])
     assert found["wide"] <= 0  # nothing sticks out
+
+
+def test_pictures_of_a_numeric_frame_raise_no_warning():
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(rng.random((60, 2)), schema=["wind", "sun"])
+    y = np.sin(6 * frame["sun"].to_numpy())
+    model = DeepGPRegressor("svgp", n_inducing=5, max_steps=5).fit(frame, y)
+    fig, axes = plt.subplots(1, 4)
+    plots.prediction(model, frame, y, axes[0])
+    plots.effect(model, frame, 1, axes[1])
+    plots.residuals(model, frame, y, axes[2])
+    plots.spectrum(model, frame, axes[3], column=1)
+    assert np.argmax(plots.relevance(model, frame)) == 1
+    plt.close(fig)

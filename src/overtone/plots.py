@@ -4,6 +4,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
 
 from overtone.estimator import DeepGPEstimator
@@ -25,14 +26,14 @@ def prediction(
     targets, all of them or one `output`.
     """
     ax = plt.gca() if ax is None else ax
-    X, y = model.inputs(X), np.asarray(y)
+    frame, X, y = X, model.inputs(X), np.asarray(y)
     rows = _some_rows(len(X))
     if X.shape[1] == 1:
         grid = _grid(X)
         _curves(ax, grid[:, 0], *_predicted(model, grid, output))
         column = 0
     else:
-        column = int(np.argmax(relevance(model, X))) if column is None else column
+        column = int(np.argmax(relevance(model, frame))) if column is None else column
         names, mean, std = _predicted(model, X[rows], output)
         for i, name in enumerate(names):
             colour, at = COLOURS[i % len(COLOURS)], X[rows, column]
@@ -113,7 +114,7 @@ def residuals(model: DeepGPRegressor, X, y, ax: Axes | None = None, **exposure) 
     X, y = model.inputs(X), np.asarray(y)
     rows = _some_rows(len(X))
     given = {name: np.asarray(values)[rows] for name, values in exposure.items()}
-    mean, std = _regressor(model).predict(X[rows], return_std=True, **given)
+    mean, std = _regressor(model).predict(_named(model, X[rows]), return_std=True, **given)
     ax.axhspan(-2, 2, color=BLUE, alpha=0.12, linewidth=0)
     ax.plot(np.ravel(mean), np.ravel((y[rows].reshape(mean.shape) - mean) / std), ".", color=BLUE, markersize=2.5)
     ax.set(xlabel="predicted mean", ylabel="standard deviations off")
@@ -165,8 +166,14 @@ def _along(X: np.ndarray, column: int) -> tuple[np.ndarray, np.ndarray]:
 def _mean(model: DeepGPEstimator, X: np.ndarray) -> np.ndarray:
     """Predictions (N, curves): a curve for each output, or for each class (for two, the second alone)."""
     if isinstance(model, DeepGPClassifier):
-        return _shown(model, model.predict_proba(X))
-    return np.asarray(_regressor(model).predict(X)).reshape(len(X), -1)
+        return _shown(model, model.predict_proba(_named(model, X)))
+    return np.asarray(_regressor(model).predict(_named(model, X))).reshape(len(X), -1)
+
+
+def _named(model: DeepGPEstimator, X: np.ndarray) -> Any:
+    """Inputs under the names of the numeric frame that the model was fitted to, if it was."""
+    names = getattr(model, "feature_names_in_", None)
+    return X if names is None or model.encoder_ is not None else pl.DataFrame(X, schema=list(names))
 
 
 def _predicted(
@@ -174,9 +181,9 @@ def _predicted(
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """The names of the curves, their means, and their standard deviations; of probabilities, over functions drawn."""
     if isinstance(model, DeepGPClassifier):
-        names = [f"P({label})" for label in model.classes_]
-        return _shown(model, names), _mean(model, X), _shown(model, model.sample_functions(DRAWS)(X).std(axis=-1))
-    mean, std = (part.reshape(len(X), -1) for part in _regressor(model).predict(X, return_std=True))
+        names, draws = [f"P({label})" for label in model.classes_], model.sample_functions(DRAWS)(_named(model, X))
+        return _shown(model, names), _mean(model, X), _shown(model, draws.std(axis=-1))
+    mean, std = (part.reshape(len(X), -1) for part in _regressor(model).predict(_named(model, X), return_std=True))
     names = output_names(model, mean.shape[1])
     return (names, mean, std) if output is None else ([names[output]], mean[:, [output]], std[:, [output]])
 
