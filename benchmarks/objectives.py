@@ -93,13 +93,13 @@ def function_draws(divergence: str = "closed") -> None:
             Z, place = layer.place(H)
             v, log_ratio = _draw(layer.q, v_key, landing=divergence == "landing")
             A = layer.features.whitened(layer.kernel, place)
-            std = jnp.sqrt(layer.features.unexplained(layer.kernel, A, place) + layer.noise)
+            var = layer.features.unexplained(layer.kernel, A, place) + layer.noise
             eps = jax.random.normal(row_key, (len(X), layer.num_outputs), X.dtype)
             fine = layer.fine(H) if layer.fine else (0.0, 0.0)
             found.append(log_ratio + (closed(layer.fine) if layer.fine else 0.0))
             v = jnp.swapaxes(v, 0, 1).reshape(layer.num_outputs, -1)
             passes.append((H[None], *(part[None] for part in layer(H))))
-            H = layer.mean_function(Z) + A.T @ v.T + jnp.sqrt(std[:, None] ** 2 + fine[1]) * eps + fine[0]
+            H = layer.mean_function(Z) + A.T @ v.T + jnp.sqrt(var[:, None] + fine[1]) * eps + fine[0]
         return [*passes, (H[None], *(part[None] for part in self.layers[-1](H)))]
 
     DeepGP.draw_noise, DeepGP.propagate = draw_noise, propagate
@@ -178,4 +178,4 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         one(sys.argv[1], sys.argv[2], float(sys.argv[3]))
     else:
-        main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0)
+        main(float(sys.argv[1]) if len(sys.argv) > 1 else 40.0)

@@ -1,4 +1,4 @@
-"""Natural gradients against Adam for the output layer of other likelihoods: who is ahead after a minute?
+"""Natural gradients against Adam for the output layer of other likelihoods: who is ahead after half a minute?
 
 One JSON line for each fit in results/output_layers_TABLE.jsonl; a run that was stopped goes on where it was. The clock
 counts all of `fit`, with compiled programs in the cache. Targets are made from those of real tables: above the median
@@ -54,4 +54,4 @@ def main(seconds: float, tables: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0, sys.argv[2:] or list(TABLES))
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 30.0, sys.argv[2:] or list(TABLES))

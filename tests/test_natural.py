@@ -68,8 +68,8 @@ def test_rounding_errors_of_sums_over_millions_of_rows_do_no_harm():
     model, memory = setting(method="vff", n_layers=1)
     model = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_inexact_array(leaf) else leaf, model)
     size = memory.gram.shape[-1]
-    direction, error = RNG.normal(size=(2, size, 1)), RNG.normal(size=(size, size))
-    gram = 1e9 * (direction[0] @ direction[0].T + 1e-7 * (error + error.T) / 2)
+    direction, error = RNG.normal(size=(size, 1)), RNG.normal(size=(size, size))
+    gram = 1e9 * (direction @ direction.T + 1e-7 * (error + error.T) / 2)
     assert np.linalg.eigvalsh(gram).min() < -10
     q = with_optimal_output(model, jnp.asarray(np.stack([gram, gram])), 1e9 * jnp.ones((2, size))).layers[0].q
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(q))
