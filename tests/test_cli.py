@@ -171,6 +171,19 @@ def test_counts_with_an_exposure(folder, capsys):
     assert "'hours' is missing in 17 rows" in capsys.readouterr().err
 
 
+def test_rows_to_test_on_are_the_last_in_time_if_later_rows_are_to_be_predicted(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 12, 31), eager=True).alias("day")
+    frame = pl.DataFrame([days, pl.Series("sales", np.sin(np.arange(366) / 9) + np.arange(366) / 100)])
+    frame.sample(fraction=1, shuffle=True, seed=0).write_csv("sales.csv")
+    frame[-37:].write_csv("last.csv")
+    out = ["--out", "sales.safetensors", "--no-calendar", "--held-out", "last", "--steps", "50"]
+    assert main(["fit", "sales.csv", "--target", "sales", *out, *QUICK]) == 0
+    printed = capsys.readouterr().out
+    assert main(["evaluate", "sales.safetensors", "last.csv"]) == 0
+    assert capsys.readouterr().out.strip() in printed
+
+
 def test_several_targets_from_table_to_table(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     x = RNG.uniform(0, 6, 120)
@@ -232,13 +245,17 @@ def test_training_that_is_killed_again_and_again_ends_with_the_same_model(folder
     steps = ("--steps", "1500")
     whole = start(folder, "whole.safetensors", *steps)
     killed, kept = 0, ("--checkpoint", "kept", "--resume")
+
+    def checkpoints():
+        return {path: path.stat().st_mtime_ns for path in (folder / "kept").glob("*.checkpoint")}
+
     _, errors = whole.communicate()
     assert whole.returncode == 0, errors
     while killed < KILLS:
-        process = start(folder, "killed.safetensors", *steps, *kept)
-        deadline = perf_counter() + RNG.uniform(4, 12)
-        while perf_counter() < deadline and process.poll() is None:
-            sleep(0.05)
+        process, before = start(folder, "killed.safetensors", *steps, *kept), checkpoints()
+        while checkpoints() == before and process.poll() is None:  # until it has got farther than the one before
+            sleep(0.02)
+        sleep(RNG.uniform(0, 2))
         ended = process.poll() is not None
         process.kill()  # SIGKILL, which it cannot hear
         process.communicate()

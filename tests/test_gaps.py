@@ -1,5 +1,6 @@
 """Missing inputs: what training does without them, and what predictions say about such rows."""
 
+import equinox as eqx
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -89,6 +90,15 @@ def test_scores_and_draws_leave_dropped_rows_out():
         np.testing.assert_array_equal(np.isnan(values), ~COMPLETE)
     with pytest.raises(ValueError, match="no row with both inputs and targets"):
         model.evaluate(HOLES[~COMPLETE], Y[~COMPLETE])
+
+
+def test_predictions_that_are_not_numbers_are_not_taken_for_missing_targets():
+    """Damage must show: only rows without inputs or targets are left out of scores."""
+    model = DeepGPRegressor(**QUICK, missing="drop").fit(HOLES, Y)
+    model.model_ = eqx.tree_at(lambda m: m.layers[0].q.mean, model.model_, replace_fn=lambda mean: mean * np.nan)
+    assert np.isnan(model.evaluate(HOLES, Y)["rmse"])
+    with pytest.raises(ValueError, match="NaN"):
+        model.score(HOLES, Y)
 
 
 def test_counts_lose_their_exposure_with_the_row_and_targets_their_last_value():

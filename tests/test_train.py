@@ -12,7 +12,7 @@ from overtone.model import elbo, layer_marginals
 from overtone.natural import OutputMemory, natural_elbo, site_sums
 from overtone.params import unwrap
 from overtone.sklearn import DeepGPRegressor
-from overtone.train import TooFewFrequenciesWarning, held_out_density, resolved
+from overtone.train import ANNEALED, TooFewFrequenciesWarning, _hold_out, held_out_density, negative_natural, resolved
 
 RNG = np.random.default_rng(0)
 SERIES = np.linspace(0, 1, 600)[:, None]
@@ -135,6 +135,32 @@ def test_a_time_limit_includes_the_whole_fit_and_config_says_what_was_chosen():
     assert model.history_.seconds < 60
     assert model.config_.n_inducing > 40
     assert model.score(SERIES, y) > 0.95
+
+
+def test_rows_that_tell_when_to_stop_are_the_last_ones_if_later_rows_are_to_be_predicted():
+    rows, held_out = _hold_out(Config(held_out="last"), 3000)
+    np.testing.assert_array_equal(np.concatenate([rows, held_out]), np.arange(3000))
+    assert len(held_out) == 300
+    rows, held_out = _hold_out(Config(), 3000)
+    assert held_out.min() < 300
+    assert rows.max() > 2900
+    np.testing.assert_array_equal(np.sort(np.concatenate([rows, held_out])), np.arange(3000))
+
+
+def test_the_divergence_of_hidden_layers_counts_little_at_first(x64):
+    model = build(Config(n_inducing=4, n_layers=3, dtype="float64"), TABLE[:50], TABLE[:50, :1])
+    batch, memory = (jnp.asarray(TABLE[:50]), jnp.asarray(TABLE[:50, :1])), OutputMemory.start(model)
+    hidden = float(sum(layer.kl() for layer in unwrap(model).layers[:-1])) / 500
+
+    def shortfall(step: int) -> float:
+        at = eqx.tree_at(lambda m: m.step, memory, jnp.asarray(step))
+        loss, _ = negative_natural(model, at, KEY, *batch, num_data=500, num_samples=1)
+        return -float(natural_elbo(model, at, KEY, *batch, num_data=500)[0]) / 500 - float(loss)
+
+    assert hidden > 0.01
+    assert [shortfall(step) for step in (0, ANNEALED // 4, ANNEALED, 2 * ANNEALED)] == pytest.approx(
+        [hidden, 0.75 * hidden, 0, 0], abs=1e-12
+    )
 
 
 def test_a_model_without_finite_densities_has_no_finite_score():

@@ -70,6 +70,11 @@ def fit(chosen: argparse.Namespace) -> None:
         raise TableError(f"{chosen.table}: {len(y)} complete rows; a fit needs at least 2.")
     log.info("%d rows, target %s, inputs: %s", len(y), ", ".join(targets), some(encoder.inputs, 20))
     order = np.random.default_rng(chosen.random_state).permutation(len(y))
+    if chosen.held_out == "last":
+        times = _times(encoder)
+        order = np.argsort(X[:, times[0]], kind="stable") if times else np.arange(len(y))
+        X, y, exposure = X[order], y[order], None if exposure is None else exposure[order]
+        order = np.arange(len(y))[::-1]
     held_out, rows = np.split(order, [round(chosen.validate * len(y)) if len(y) >= 20 else 0])
 
     from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
@@ -190,11 +195,16 @@ def report(chosen: argparse.Namespace) -> None:
     from overtone.io import replace_file
     from overtone.report import report as make
 
-    times = [encoder.inputs.index(column.inputs[0]) for column in encoder.columns if column.kind == "time"]
+    times = _times(encoder)
     target = ", ".join(_names(model))
     page = make(model, X, y, names=encoder.inputs, target=target, time=times[0] if times else None, **exposure)
     replace_file(chosen.out, page.encode())
     print(f"Written: {chosen.out}")
+
+
+def _times(encoder) -> list[int]:
+    """Which of the model's inputs are dates or times."""
+    return [encoder.inputs.index(column.inputs[0]) for column in encoder.columns if column.kind == "time"]
 
 
 def _model_and_rows(chosen: argparse.Namespace):

@@ -13,6 +13,7 @@ BAND_LIMITED = ("auto", "yes", "no")
 OUTPUTS = ("auto", "collapsed", "natural", "adam")
 DTYPES = ("float32", "float64")
 MISSING = ("error", "drop", "mean")
+HELD_OUT = ("random", "last")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class Config:
         None leaves it to the preset.
     max_steps, max_time: training ends after as many steps or about as many seconds, or earlier, once the log density of
         held-out rows no longer rises. None and None are 5,000 steps. Results repeat exactly only without a time.
+    held_out: which rows tell when to stop and how deep the model should be. "random" ones, for predictions among the
+        training rows; the "last" tenth, in the order given, for predictions after them. On the command line the order
+        is that of the first column of dates, if there is one, and the rows to test on are the last, too.
     batch_size, n_samples: of training.
     learning_rate: of Adam; None is 0.05 for Fourier features and 0.01 for inducing points, which are less steady.
     n_predict_samples: Gaussians in the predictive mixture.
@@ -79,6 +83,7 @@ class Config:
     interval: tuple[float, float] | None = None
     max_steps: int | None = None
     max_time: float | None = None
+    held_out: str = "random"
     batch_size: int = 1024
     learning_rate: float | None = None
     n_samples: int = 1
@@ -140,6 +145,7 @@ class Config:
             ("band_limited", BAND_LIMITED),
             ("output", OUTPUTS),
             ("likelihood", LIKELIHOODS),
+            ("held_out", HELD_OUT),
             ("missing", MISSING),
             ("dtype", DTYPES),
         ):

@@ -56,6 +56,7 @@ class DeepGPEstimator(BaseEstimator):
         interval: tuple[float, float] | None = Config.interval,
         max_steps: int | None = Config.max_steps,
         max_time: float | None = Config.max_time,
+        held_out: str = Config.held_out,
         batch_size: int = Config.batch_size,
         learning_rate: float | None = Config.learning_rate,
         n_samples: int = Config.n_samples,
@@ -80,6 +81,7 @@ class DeepGPEstimator(BaseEstimator):
         self.interval = interval
         self.max_steps = max_steps
         self.max_time = max_time
+        self.held_out = held_out
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.n_samples = n_samples

@@ -61,8 +61,12 @@ def natural_elbo(
     *,
     num_data: int | Float[Array, ""],
     num_samples: int = 1,
+    hidden_weight: float | Float[Array, ""] = 1.0,
 ) -> tuple[Float[Array, ""], OutputMemory]:
-    """An unbiased estimate of the bound under the memory's q(v), and the memory after these rows."""
+    """An unbiased estimate of the bound under the memory's q(v), and the memory after these rows.
+
+    The divergence of the hidden layers may count less than it should, while training begins.
+    """
     model = unwrap(model)
     layer, noise = model.layers[-1], reference_noise(model)
     inputs, _, _ = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)[-1]
@@ -74,7 +78,8 @@ def natural_elbo(
     memory = _refreshed(memory, noise)
     mean, var = (memory.mean @ A).T, (layer.features.unexplained(layer.kernel, A, H) + _spread(memory.covariance, A)).T
     likelihood = model.likelihood_of(A, H, (A.shape[1],))
-    kl = sum((layer.kl() for layer in model.layers[:-1]), start=memory.kl + model.likelihood.kl())
+    hidden = sum((layer.kl() for layer in model.layers[:-1]), start=jnp.zeros((), X.dtype))
+    kl = memory.kl + model.likelihood.kl() + hidden_weight * hidden
     bound = share * jnp.sum(expected_log_prob(likelihood, target, mean + offset, var)) - kl
 
     A, *of_sites = jax.lax.stop_gradient((A, *sites(likelihood, target, mean, var, offset)))

@@ -91,8 +91,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def score(self, X, y, sample_weight=None) -> float:
         """R^2 of the predictive mean, over the rows that have one."""
-        mean, y = np.asarray(self.predict(X)), np.asarray(y)
-        there = np.asarray(np.isfinite(mean).reshape(len(mean), -1).all(axis=1))
+        mean, y, there = np.asarray(self.predict(X)), np.asarray(y), ~self._inputs(X)[1]
         weight = None if sample_weight is None else np.asarray(sample_weight)[there]
         return float(r2_score(y[there], mean[there], sample_weight=weight))
 
@@ -136,29 +135,29 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         return [self._metrics(scores, [output]) for output in range(len(self.y_scaling_.shift))]
 
     def _metrics(self, scores: tuple[np.ndarray, ...], outputs: Any = slice(None)) -> dict[str, float]:
-        known = ~np.isnan(scores[3][:, outputs])
+        Y, mean, density, below, crps = (part[:, outputs] for part in scores)
+        known = ~np.isnan(Y)
         if not known.any():
             raise ValueError("there is no row with both inputs and targets; there is nothing to compare.")
-        kept = known.any(axis=1)
-        known, (Y, mean, density, below, crps) = known[kept], (part[kept][:, outputs] for part in scores)
-        scale = self.y_scaling_.scale[outputs]
-        miss = (mean - Y) * scale
+        scale, rows = self.y_scaling_.scale[outputs], int(known.any(axis=1).sum())
+        miss, covered = (mean - Y) * scale, np.abs(below[known] - 0.5)
         return {
-            "rows": len(Y),
-            "rmse": float(np.sqrt(np.nanmean(miss**2))),
-            "standardised_rmse": float(np.sqrt(np.nanmean((miss / self.y_spread_[outputs]) ** 2))),
-            "log_density": float(np.mean(np.nansum(density - np.log(scale), axis=1))),
-            "crps": float(np.nanmean(crps * scale)),
-            **{f"coverage_{level}": float(np.mean(np.abs(below[known] - 0.5) < level / 200)) for level in (50, 80, 95)},
+            "rows": rows,
+            "rmse": float(np.sqrt(np.mean(miss[known] ** 2))),
+            "standardised_rmse": float(np.sqrt(np.mean((miss / self.y_spread_[outputs])[known] ** 2))),
+            "log_density": float(np.sum((density - np.log(scale))[known]) / rows),
+            "crps": float(np.mean((crps * scale)[known])),
+            **{f"coverage_{level}": float(np.mean(covered < level / 200)) for level in (50, 80, 95)},
         }
 
     def _scores(self, X, y, exposure) -> tuple[np.ndarray, ...]:
-        """The targets (N, P) in the model's units, and what `predictions.scores` says about them."""
+        """The targets (N, P) in the model's units, NaN where inputs are missing too, and their `predictions.scores`."""
         Y, num_outputs = self._targets(X, y, exposure), len(self.y_scaling_.shift)
         mean, density, below, crps = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure))
         if self.config_.likelihood == "poisson":
             below = below + (np.random.default_rng(0).random(below.shape) - 0.5) * np.exp(density)
-        return np.asarray(Y[:, :num_outputs], np.float64), mean, density, below, crps
+        gaps = self._inputs(X)[1][:, None]
+        return np.where(gaps, np.nan, Y[:, :num_outputs].astype(np.float64)), mean, density, below, crps
 
     def elbo(self, X, y, n_samples: int = 64, *, exposure=None) -> float:
         """The evidence lower bound of all rows in the user's units, by fresh draws of the hidden layers."""

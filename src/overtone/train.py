@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.tree_util import Partial
@@ -37,6 +38,7 @@ OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the 
 MOST_FINISH_ROWS = 200_000  # to go through once more after training; with more, the average over batches is as good
 MOST_FEATURES, SERIES_ROWS = 3000, 4096  # whose joint covariance is affordable; of a series to take as one batch
 UNLIMITED, USUAL_STEPS = 10**6, 5000
+ANNEALED = 1000  # steps until the divergence of the hidden layers counts whole
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 200, 2000  # of the rows; fewer say too little
 SCORE_DRAWS, BOUND_DRAWS = 8, 32
 MOST_RESERVED = 8.0  # seconds
@@ -265,6 +267,8 @@ def _hold_out(config: Config, num: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows to train on, and those that tell when to stop."""
     held_out = min(int(HELD_OUT_SHARE * num), MOST_HELD_OUT)
     held_out = held_out if held_out >= FEWEST_HELD_OUT and config.preset != "paper" else 0
+    if config.held_out == "last":
+        return np.arange(num - held_out), np.arange(num - held_out, num)
     order = np.random.default_rng(config.random_state).permutation(num)
     return np.sort(order[held_out:]), np.sort(order[:held_out])
 
@@ -291,8 +295,11 @@ def negative_collapsed(model: DeepGP, memory: None, key, X, y, *, num_samples: i
 
 
 def negative_natural(model: DeepGP, memory: OutputMemory, key, X, y, *, num_data, num_samples: int):
-    """The loss with the output layer by natural gradients."""
-    bound, memory = natural_elbo(model, memory, key, X, y, num_data=num_data, num_samples=num_samples)
+    """The loss with the output layer by natural gradients; the divergence of the hidden layers comes in slowly."""
+    weight = jnp.minimum(1, memory.step / ANNEALED).astype(X.dtype)
+    bound, memory = natural_elbo(
+        model, memory, key, X, y, num_data=num_data, num_samples=num_samples, hidden_weight=weight
+    )
     return -bound / num_data, memory
 
 
