@@ -42,8 +42,8 @@ class Config:
         variance for them, and the noise may be tiny. "auto" asks the spectrum.
     output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,
         which needs all rows in a batch; "natural" follows it from batch to batch, and takes the closed form at the end;
-        "adam" trains it like the rest, as in the paper. "auto" is "collapsed" where the rows fit into one batch,
-        otherwise "natural" ("adam" with the paper's preset, or with thousands of variables).
+        "adam" trains it like the rest, as in the paper. "auto" is "collapsed" for up to 1,024 rows, or 4,096 of a
+        series, otherwise "natural" ("adam" with the paper's preset, or with thousands of variables).
     likelihood: of numbers, "gaussian" noise of one variance; "flexible", a mixture of Gaussians that varies with the
         inputs, for data with outliers, skew or several modes, or that are noisier in some places; "student-t", for
         outliers alone; "heteroscedastic", Gaussian noise whose variance is a function of its own. Of counts, "poisson".
@@ -84,7 +84,7 @@ class Config:
     max_steps: int | None = None
     max_time: float | None = None
     held_out: str = "random"
-    batch_size: int = 1024
+    batch_size: int = 512
     learning_rate: float | None = None
     n_samples: int = 1
     n_predict_samples: int = 64

@@ -36,7 +36,8 @@ from overtone.spectrum import fine_inputs, frequencies
 
 OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the output layer; rows at a time
 MOST_FINISH_ROWS = 200_000  # to go through once more after training; with more, the average over batches is as good
-MOST_FEATURES, SERIES_ROWS = 3000, 4096  # whose joint covariance is affordable; of a series to take as one batch
+MOST_FEATURES = 3000  # whose joint covariance is affordable
+SERIES_ROWS, TABLE_ROWS = 4096, 1024  # of a series, of a table, to take as one batch
 UNLIMITED, USUAL_STEPS = 10**6, 5000
 ANNEALED = 1000  # steps until the divergence of the hidden layers counts whole
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 200, 2000  # of the rows; fewer say too little
@@ -207,7 +208,7 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
         config = replace(config, band_limited="yes" if _is_band_limited(config, X, y) else "no")
     output, likelihood = config.output, config.likelihood
     closed_form = config.likelihood_name == "gaussian" and not np.isnan(y).any()
-    most_rows = SERIES_ROWS if X.shape[1] == 1 else config.batch_size
+    most_rows = SERIES_ROWS if X.shape[1] == 1 else max(TABLE_ROWS, config.batch_size)
     if output == "auto" and (len(X) <= most_rows or config.limited) and closed_form:
         output = "collapsed"
     if output == "auto":
