@@ -29,7 +29,7 @@ WARM_UP, DECAY = 100, 0.5  # steps at the start (at most a quarter of all), shar
 TURN = 0.5  # seconds of training after which the clock is read
 SCORE_SHARE = 0.05  # of the time, at most, is spent on scores
 RETREATS, SMALLER = 3, 0.3  # after a step that is not finite; steps are then shorter by this factor
-PATIENCE, LEAST_STEPS, GAIN = 0.5, 1000, 1e-3  # share of the steps so far without a gain; steps before; what is a gain
+PATIENCE, LEAST_STEPS, GAIN = 0.5, 3000, 1e-3  # share of the steps so far without a gain; steps before; what is a gain
 
 
 @runtime_checkable
