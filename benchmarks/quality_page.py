@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.quality import METHODS
+from benchmarks.quality import METHODS, SECONDS
 from benchmarks.tables import NAMES, TIME_ORDERED
 
 RESULTS = Path(__file__).parent / "results"
@@ -43,7 +43,8 @@ def read() -> dict:
     ours = {(line["table"], line["seed"]) for line in lines if line["method"] == OURS}
     for point in lines:
         if "failed" not in point and ((point["table"], point["seed"]) in ours or point["table"] not in NAMES):
-            points[point["table"], point["method"]][round(point.get("budget", point["seconds"]))].append(point)
+            seconds = min(SECONDS, key=lambda t: abs(t - point.get("budget", point["seconds"])))
+            points[point["table"], point["method"]][seconds].append(point)
     return points
 
 
