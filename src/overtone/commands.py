@@ -69,12 +69,13 @@ def fit(chosen: argparse.Namespace) -> None:
     if len(y) < 2:
         raise TableError(f"{chosen.table}: {len(y)} complete rows; a fit needs at least 2.")
     log.info("%d rows, target %s, inputs: %s", len(y), ", ".join(targets), some(encoder.inputs, 20))
-    order = np.random.default_rng(chosen.random_state).permutation(len(y))
     if chosen.held_out == "last":
-        times = _times(encoder)
-        order = np.argsort(X[:, times[0]], kind="stable") if times else np.arange(len(y))
-        X, y, exposure = X[order], y[order], None if exposure is None else exposure[order]
+        if times := _times(encoder):
+            in_time = np.argsort(X[:, times[0]], kind="stable")
+            X, y, exposure = X[in_time], y[in_time], None if exposure is None else exposure[in_time]
         order = np.arange(len(y))[::-1]
+    else:
+        order = np.random.default_rng(chosen.random_state).permutation(len(y))
     held_out, rows = np.split(order, [round(chosen.validate * len(y)) if len(y) >= 20 else 0])
 
     from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
