@@ -51,14 +51,16 @@ def test_only_pinned_features_below_another_layer_have_them():
 @pytest.fixture
 def layer(x64):
     """With q(v) at the prior, so that the layer is the prior process, whose covariance is known."""
-    config = Config(n_layers=2, n_inducing=4, fine_inputs=(1, 2), dtype="float64", hidden_width=2)
+    settings = {"n_layers": 2, "n_inducing": 4, "dtype": "float64", "hidden_width": 2}
+    config = Config(fine_inputs=(1, 2), pairs=((0, 2), (1, 0)), **settings)
     layer = unwrap(build(config, TABLE[:50], TARGET[:50, None])).layers[0]
 
     def at_prior(layer):
         unit = jax.tree.map(lambda leaf: leaf, type(layer.q).start(layer.q.mean.shape, 1.0, np.dtype("float64")))
-        return eqx.tree_at(lambda each: each.q, layer, unwrap(unit))
+        layer = eqx.tree_at(lambda each: each.q, layer, unwrap(unit))
+        return eqx.tree_at(lambda each: each.added, layer, at_prior(layer.added)) if layer.added else layer
 
-    return eqx.tree_at(lambda each: each.fine, at_prior(layer), at_prior(layer.fine))
+    return at_prior(layer)
 
 
 def _matern32(x: np.ndarray, variance, lengthscale) -> np.ndarray:
@@ -67,8 +69,8 @@ def _matern32(x: np.ndarray, variance, lengthscale) -> np.ndarray:
 
 
 def _covariance(layer, X: np.ndarray) -> np.ndarray:
-    """Of the sum of both processes, from the formula of the kernel."""
-    Z, parts, fine = (X - layer.scaling.shift) / layer.scaling.scale, layer.kernel.parts, layer.fine.kernel.parts
+    """Of the sum of all processes, from the formula of the kernel."""
+    Z, parts, fine = (X - layer.scaling.shift) / layer.scaling.scale, layer.kernel.parts, layer.added.kernel.parts
     H = 0.5 + (Z - 0.5) @ layer.projection.weight
     each = zip(
         (*H.T, Z[:, 1], Z[:, 2]),
@@ -76,10 +78,15 @@ def _covariance(layer, X: np.ndarray) -> np.ndarray:
         np.r_[parts.lengthscale.ravel(), fine.lengthscale.ravel()],
         strict=True,
     )
-    return sum(_matern32(np.asarray(x), *of_kernel) for x, *of_kernel in each)
+    pairs = layer.added.added.kernel
+    (a, b), (c, d) = np.asarray(pairs.parts.lengthscale)
+    first, second = np.asarray(pairs.variance)
+    products = _matern32(Z[:, 0], first, a) * _matern32(Z[:, 2], 1, b)
+    products += _matern32(Z[:, 1], second, c) * _matern32(Z[:, 0], 1, d)
+    return sum((_matern32(np.asarray(x), *of_kernel) for x, *of_kernel in each), products)
 
 
-def test_a_layer_at_its_prior_is_the_sum_of_both_processes(layer):
+def test_a_layer_at_its_prior_is_the_sum_of_all_processes(layer):
     X = TABLE[:6]
     K = _covariance(layer, X)
     mean, var = layer(jnp.asarray(X))

@@ -82,8 +82,8 @@ def test_foreign_newer_and_other_files_are_refused(saved, tmp_path):
     path.write_bytes(save({"a": np.zeros(3)}))
     with pytest.raises(io.FileError, match="not written by Overtone"):
         DeepGPRegressor.load(path)
-    path.write_bytes(save({"a": np.zeros(3)}, {"overtone": "model", "format": "3", "version": "9.0"}))
-    with pytest.raises(io.FileError, match=r"format '3', written by Overtone 9\.0; .* update Overtone"):
+    path.write_bytes(save({"a": np.zeros(3)}, {"overtone": "model", "format": "99", "version": "9.0"}))
+    with pytest.raises(io.FileError, match=r"format '99', written by Overtone 9\.0; .* update Overtone"):
         DeepGPRegressor.load(path)
     io.write(path, "checkpoint", {}, {})
     with pytest.raises(io.FileError, match="holds a checkpoint, not a model"):

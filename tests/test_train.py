@@ -12,7 +12,15 @@ from overtone.model import elbo, layer_marginals
 from overtone.natural import OutputMemory, natural_elbo, site_sums
 from overtone.params import unwrap
 from overtone.sklearn import DeepGPRegressor
-from overtone.train import ANNEALED, TooFewFrequenciesWarning, _hold_out, held_out_density, negative_natural, resolved
+from overtone.train import (
+    ADDED_WEIGHT,
+    ANNEALED,
+    TooFewFrequenciesWarning,
+    _hold_out,
+    held_out_density,
+    negative_natural,
+    resolved,
+)
 
 RNG = np.random.default_rng(0)
 SERIES = np.linspace(0, 1, 600)[:, None]
@@ -147,19 +155,22 @@ def test_rows_that_tell_when_to_stop_are_the_last_ones_if_later_rows_are_to_be_p
     np.testing.assert_array_equal(np.sort(np.concatenate([rows, held_out])), np.arange(3000))
 
 
-def test_the_divergence_of_hidden_layers_counts_little_at_first(x64):
-    model = build(Config(n_inducing=4, n_layers=3, dtype="float64"), TABLE[:50], TABLE[:50, :1])
+def test_the_divergence_of_hidden_layers_counts_little_at_first_and_that_of_fine_structure_always(x64):
+    config = Config(n_inducing=4, n_layers=3, dtype="float64", fine_inputs=(0,), pairs=((0, 1),))
+    model = build(config, TABLE[:50], TABLE[:50, :1])
     batch, memory = (jnp.asarray(TABLE[:50]), jnp.asarray(TABLE[:50, :1])), OutputMemory.start(model)
-    hidden = float(sum(layer.kl() for layer in unwrap(model).layers[:-1])) / 500
+    first, second, _ = unwrap(model).layers
+    hidden, added = float(first.q.kl() + second.kl()) / 500, float(first.added.kl()) / 500
+    left = hidden + ADDED_WEIGHT * added
 
     def shortfall(step: int) -> float:
         at = eqx.tree_at(lambda m: m.step, memory, jnp.asarray(step))
         loss, _ = negative_natural(model, at, KEY, *batch, num_data=500, num_samples=1)
         return -float(natural_elbo(model, at, KEY, *batch, num_data=500)[0]) / 500 - float(loss)
 
-    assert hidden > 0.01
+    assert min(hidden, added, 1 - ADDED_WEIGHT) > 0.01
     assert [shortfall(step) for step in (0, ANNEALED // 4, ANNEALED, 2 * ANNEALED)] == pytest.approx(
-        [hidden, 0.75 * hidden, 0, 0], abs=1e-12
+        [hidden + added - share * left for share in (0, 0.25, 1, 1)], rel=1e-9
     )
 
 

@@ -13,7 +13,7 @@ from scipy.cluster.vq import kmeans2
 
 from overtone import kernels, likelihoods
 from overtone.config import Config
-from overtone.features import FourierFeatures, InducingPoints, PerDimension, PinnedFourierFeatures
+from overtone.features import FourierFeatures, InducingPoints, PairProducts, PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
 from overtone.layers import GPLayer
 from overtone.means import Linear, Zero, linear_weight
@@ -45,7 +45,8 @@ PAPER_INTERVAL = (-2.0, 3.0)
 FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; hidden layers move more
 LENGTHSCALE, WAVES = 0.2, 4.0  # in units of the data's range, and of the shortest wave that the features carry
 KMEANS_ROWS, START_ROWS = 20_000, 100_000  # at most, to find out where layers start
-FINE_VARIANCE = 0.1  # of functions with fine structure, at the start
+ADDED_VARIANCE = 0.1  # of functions with fine structure, and of pairs of inputs, at the start
+PAIR_FREQUENCIES = 5  # along each input of a pair
 RANK = 8  # of the correlated part of a low-rank covariance
 LEAST_NOISE = 3e-9  # variance, of a series that is band-limited: the rounding of hundreds of waves in single precision
 NOISE = 0.1  # variance, for a target of variance 1
@@ -76,31 +77,37 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
             scaling=scaling.fixed(dtype),
             noise=Fixed(np.zeros((), dtype)) if last else Positive(np.asarray(LAYER_NOISE, dtype)),
             projection=_projection(config, H, num, depth, dtype),
-            fine=_fine(config, scaling.fixed(dtype), num_outputs, dtype) if depth == 0 and not last else None,
+            added=_added(config, scaling.fixed(dtype), num_outputs, dtype) if depth == 0 and not last else None,
         )
         layers.append(layer)
         H = H @ weight
     return DeepGP(tuple(layers), likelihood)
 
 
-def _fine(config: Config, scaling: Affine, num_outputs: int, dtype: np.dtype) -> GPLayer | None:
-    """What the first of several layers adds: functions of single inputs with fine structure."""
-    num = len(config.fine)
-    if not num:
-        return None
-    kind = KERNELS[config.kernel_name]
-    a, b = (Fixed(jax.device_put(np.full(num, edge, dtype))) for edge in FIRST_INTERVAL)
-    features = PerDimension(PinnedFourierFeatures(a, b, FINE, kind.order), num)
-    variance, lengthscale = (Positive(np.full(num, value, dtype)) for value in (FINE_VARIANCE / num, WAVES / FINE))
-    return GPLayer(
-        kernel=kernels.Additive(kind(variance, lengthscale)),
-        features=features,
-        q=MeanField.start((num, num_outputs, features.num_features // num), INNER_VARIANCE, dtype),
-        mean_function=Zero(num_outputs),
-        scaling=scaling,
-        noise=Fixed(np.zeros((), dtype)),
-        projection=Columns(config.fine),
-    )
+def _added(config: Config, scaling: Affine, num_outputs: int, dtype: np.dtype) -> GPLayer | None:
+    """What the first of several layers adds: functions of single inputs with fine structure, and of pairs of inputs."""
+    kind, added = KERNELS[config.kernel_name], None
+
+    def process(kernel: kernels.AbstractKernel, features: AbstractInducingFeatures, columns: tuple[int, ...]):
+        shape = (features.num_blocks, num_outputs, features.num_features // features.num_blocks)
+        q, noise = MeanField.start(shape, INNER_VARIANCE, dtype), Fixed(np.zeros((), dtype))
+        return GPLayer(kernel, features, q, Zero(num_outputs), scaling, noise, Columns(columns), added)
+
+    def waves(shape: tuple[int, ...], num: int) -> PinnedFourierFeatures:
+        a, b = (Fixed(jax.device_put(np.full(shape, edge, dtype))) for edge in FIRST_INTERVAL)
+        return PinnedFourierFeatures(a, b, num, kind.order)
+
+    if num := len(config.pairs):
+        one = Fixed(jax.device_put(np.ones((num, 2), dtype)))
+        parts = kind(one, Positive(np.full((num, 2), LENGTHSCALE, dtype)))
+        kernel = kernels.Products(Positive(np.full(num, ADDED_VARIANCE / num, dtype)), parts)
+        columns = tuple(j for pair in config.pairs for j in pair)
+        added = process(kernel, PairProducts(waves((num, 2), PAIR_FREQUENCIES), num), columns)
+    if num := len(config.fine):
+        variance, scale = (Positive(np.full(num, value, dtype)) for value in (ADDED_VARIANCE / num, WAVES / FINE))
+        features = PerDimension(waves((num,), FINE), num)
+        added = process(kernels.Additive(kind(variance, scale)), features, config.fine)
+    return added
 
 
 def _likelihood(config: Config, X: np.ndarray, y: np.ndarray, start: Start | None, dtype: np.dtype):

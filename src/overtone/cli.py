@@ -61,8 +61,13 @@ def _inputs(text: str) -> tuple[int, ...] | str:
     return text if text == "auto" else tuple(int(number("--fine-inputs", part)) for part in text.split(",") if part)
 
 
+def _pairs(text: str) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(int(number("--pairs", part)) for part in pair.split(":")) for pair in text.split(",") if pair)
+
+
 TYPES = {
     "fine_inputs": _inputs,
+    "pairs": _pairs,
     "max_time": _seconds,
     "interval": _interval,
     "learning_rate": float,

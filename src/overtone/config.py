@@ -31,6 +31,9 @@ class Config:
         as inputs are the inputs themselves. None is 2D + 1 for D inputs, at most 40; for one input, the input itself.
     fine_inputs: numbers of the inputs, from 0, whose fine structure the first of several layers follows, by a function
         of 500 frequencies each. "auto" finds them in the spectrum of the target along each of several inputs.
+    pairs: of inputs, by their numbers from 0, such as ((0, 1), (0, 2)), for each of which the first of several layers
+        has a function of both together, by products of features: where one input matters in another way at each value
+        of the other one, and projections do not find it.
     kernel: "matern12", "matern32", "matern52" or "rbf" (points only); "auto" is "matern32" for Fourier
         features and "rbf" for points, the better choice of each in the paper; but for a series whose frequencies are
         chosen too, "matern52" where its spectrum falls off steeply.
@@ -74,6 +77,7 @@ class Config:
     hidden_width: int | None = None
     n_projections: int | None = None
     fine_inputs: tuple[int, ...] | str = "auto"
+    pairs: tuple[tuple[int, int], ...] = ()
     kernel: str = "auto"
     covariance: str = "auto"
     band_limited: str = "auto"
@@ -167,6 +171,13 @@ class Config:
                 _check_whole(name, getattr(self, name), or_else=' or "auto"')
         if isinstance(self.fine_inputs, str) and self.fine_inputs != "auto":
             raise ValueError(f"fine_inputs must be numbers of inputs or 'auto'; got {self.fine_inputs!r}.")
+        if not all(_is_pair(pair) for pair in self.pairs):
+            raise ValueError(f"pairs must be pairs of different inputs, such as ((0, 1), (0, 2)); got {self.pairs!r}.")
+        if self.pairs and not (self.pinned and self.num_layers > 1):
+            raise ValueError(
+                f"pairs are for the first of several layers of Fourier features; got method={self.method!r}, "
+                f"n_layers={self.n_layers!r}, preset={self.preset!r}. Use method='id-dgp' with its default preset."
+            )
         if not self.deep and self.num_layers != 1:
             raise ValueError(
                 f"method {self.method!r} has one layer; got n_layers={self.n_layers}. Leave n_layers at 'auto', or "
@@ -189,6 +200,12 @@ class Config:
 
 
 PARAMETERS = tuple(f.name for f in fields(Config))
+
+
+def _is_pair(value: object) -> bool:
+    if not isinstance(value, tuple) or len(value) != 2 or value[0] == value[1]:
+        return False
+    return all(isinstance(each, Integral) for each in value)
 
 
 def _is_real(value: object) -> bool:

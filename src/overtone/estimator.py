@@ -47,6 +47,7 @@ class DeepGPEstimator(BaseEstimator):
         hidden_width: int | None = Config.hidden_width,
         n_projections: int | None = Config.n_projections,
         fine_inputs: tuple[int, ...] | str = Config.fine_inputs,
+        pairs: tuple[tuple[int, int], ...] = Config.pairs,
         kernel: str = Config.kernel,
         covariance: str = Config.covariance,
         band_limited: str = Config.band_limited,
@@ -72,6 +73,7 @@ class DeepGPEstimator(BaseEstimator):
         self.hidden_width = hidden_width
         self.n_projections = n_projections
         self.fine_inputs = fine_inputs
+        self.pairs = pairs
         self.kernel = kernel
         self.covariance = covariance
         self.band_limited = band_limited
@@ -346,7 +348,11 @@ def _mixed_frame(X):
 
 def _tuples(settings: dict[str, Any]) -> dict[str, Any]:
     """JSON has lists where Python had tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+
+    def tuples(value):
+        return tuple(map(tuples, value)) if isinstance(value, list) else value
+
+    return {name: tuples(value) for name, value in settings.items()}
 
 
 def _is_numeric(column) -> bool:

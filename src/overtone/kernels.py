@@ -182,3 +182,20 @@ class Additive(AbstractKernel):
 
     def diag(self, X):
         return jnp.broadcast_to(jnp.sum(self.parts.variance), X.shape[:1])
+
+
+class Products(AbstractKernel):
+    """k(x, y) = sum_p variance_p k_p0(x_2p, y_2p) k_p1(x_2p+1, y_2p+1): for pairs of columns.
+
+    `parts` is one kernel of variance 1 whose lengthscale, like its variance, has shape (pairs, 2).
+    """
+
+    variance: Param
+    parts: AbstractStationary
+
+    def __call__(self, x, y):
+        each = jax.vmap(jax.vmap(lambda k, s, t: k(s[None], t[None])))(self.parts, x.reshape(-1, 2), y.reshape(-1, 2))
+        return jnp.sum(self.variance * each[:, 0] * each[:, 1])
+
+    def diag(self, X):
+        return jnp.broadcast_to(jnp.sum(self.variance), X.shape[:1])

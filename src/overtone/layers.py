@@ -1,7 +1,7 @@
 """A layer: one sparse variational GP with P outputs.
 
 f(x) = m(z) + g(h) + noise, z = scaling(x), h = projection(z), where g is a zero-mean GP known through the whitened
-inducing variables v of its features, and q(v) is free. A second such process of the same inputs may be added.
+inducing variables v of its features, and q(v) is free. Further processes of the same inputs may be added.
 """
 
 import equinox as eqx
@@ -27,7 +27,7 @@ class GPLayer(eqx.Module):
     scaling: Affine
     noise: Param  # variance added between layers; 0 at the output
     projection: Identity | Projection | Columns = Identity()
-    fine: "GPLayer | None" = None  # what is added: a process of few inputs with many frequencies
+    added: "GPLayer | None" = None  # a further process of the same inputs, to which another one may be added
 
     @property
     def num_outputs(self) -> int:
@@ -42,12 +42,12 @@ class GPLayer(eqx.Module):
         """Mean and variance of f(x) under q."""
         Z, H = self.place(X)
         mean, var = self.features.marginals(self.kernel, self.q, H)
-        more = self.fine(X) if self.fine else (0.0, 0.0)
+        more = self.added(X) if self.added else (0.0, 0.0)
         return mean + self.mean_function(Z) + more[0], var + self.noise + more[1]
 
-    def kl(self) -> Float[Array, ""]:
-        """KL(q(v) || p(v))."""
-        return self.q.kl() + (self.fine.kl() if self.fine else 0.0)
+    def kl(self, added_weight: float = 1.0) -> Float[Array, ""]:
+        """KL(q(v) || p(v)); that of added processes may be made to count less than it should."""
+        return self.q.kl() + (added_weight * self.added.kl() if self.added else 0.0)
 
     def draw(self, key: PRNGKeyArray, row_key: PRNGKeyArray, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         """One function under q, at all rows together.
@@ -61,7 +61,7 @@ class GPLayer(eqx.Module):
         std = jnp.sqrt(self.features.unexplained(self.kernel, A, H) + self.noise)
         eps = jax.random.normal(row_key, (X.shape[0], self.num_outputs), H.dtype)
         key, row_key = jax.random.fold_in(key, 1), jax.random.fold_in(row_key, 1)
-        more = self.fine.draw(key, row_key, X) if self.fine else 0.0
+        more = self.added.draw(key, row_key, X) if self.added else 0.0
         return self.mean_function(Z) + A.T @ v.T + std[:, None] * eps + more
 
     def draw_prior(self, key: PRNGKeyArray, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
@@ -71,5 +71,5 @@ class GPLayer(eqx.Module):
         noise = self.noise + 4 * X.shape[0] * jnp.finfo(widest).eps * self.kernel.diag(H)
         K = (self.kernel.gram(H, H) + jnp.diag(noise)).astype(widest)
         eps = jax.random.normal(key, (X.shape[0], self.num_outputs), H.dtype)
-        more = self.fine.draw_prior(jax.random.fold_in(key, 1), X) if self.fine else 0.0
+        more = self.added.draw_prior(jax.random.fold_in(key, 1), X) if self.added else 0.0
         return self.mean_function(Z) + jnp.linalg.cholesky(K).astype(H.dtype) @ eps + more

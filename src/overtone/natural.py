@@ -62,10 +62,11 @@ def natural_elbo(
     num_data: int | Float[Array, ""],
     num_samples: int = 1,
     hidden_weight: float | Float[Array, ""] = 1.0,
+    added_weight: float = 1.0,
 ) -> tuple[Float[Array, ""], OutputMemory]:
     """An unbiased estimate of the bound under the memory's q(v), and the memory after these rows.
 
-    The divergence of the hidden layers may count less than it should, while training begins.
+    The divergence of the hidden layers, and of the processes added to them, may count less than it should.
     """
     model = unwrap(model)
     layer, noise = model.layers[-1], reference_noise(model)
@@ -78,7 +79,7 @@ def natural_elbo(
     memory = _refreshed(memory, noise)
     mean, var = (memory.mean @ A).T, (layer.features.unexplained(layer.kernel, A, H) + _spread(memory.covariance, A)).T
     likelihood = model.likelihood_of(A, H, (A.shape[1],))
-    hidden = sum((layer.kl() for layer in model.layers[:-1]), start=jnp.zeros((), X.dtype))
+    hidden = sum((layer.kl(added_weight) for layer in model.layers[:-1]), start=jnp.zeros((), X.dtype))
     kl = memory.kl + model.likelihood.kl() + hidden_weight * hidden
     bound = share * jnp.sum(expected_log_prob(likelihood, target, mean + offset, var)) - kl
 

@@ -56,13 +56,13 @@ class LayerPath(eqx.Module):
     v: Float[Array, "P M"]
     w: Float[Array, "P K"]
     key: PRNGKeyArray
-    fine: "LayerPath | None" = None
+    added: "LayerPath | None" = None
 
     def __call__(self, layer: GPLayer, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         Z, H = layer.place(X)
         A, phi = layer.features.whitened(layer.kernel, H), self.basis(layer.kernel, H)
         std = jnp.sqrt(self.basis.unexplained(layer.kernel, phi, H) + layer.noise)
-        more = self.fine(layer.fine, X) if layer.fine and self.fine else 0.0
+        more = self.added(layer.added, X) if layer.added and self.added else 0.0
         return layer.mean_function(Z) + (self.v @ A + self.w @ phi).T + std[:, None] * self._white(X) + more
 
     def _white(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
@@ -94,8 +94,8 @@ def draw_path(layer: GPLayer, key: PRNGKeyArray, prior: bool) -> LayerPath:
     else:
         raise TypeError(f"functions of a {type(kernel).__name__} kernel need features that have finer ones.")
     v = of_w if prior else jnp.swapaxes(layer.q.sample(v_key), 0, 1).reshape(num_outputs, -1)
-    fine = draw_path(layer.fine, jax.random.fold_in(key, 1), prior) if layer.fine else None
-    return LayerPath(basis, v - of_w, w, row_key, fine)
+    added = draw_path(layer.added, jax.random.fold_in(key, 1), prior) if layer.added else None
+    return LayerPath(basis, v - of_w, w, row_key, added)
 
 
 def draw_paths(model: DeepGP, key: PRNGKeyArray, num: int, prior: bool) -> list[LayerPath]:

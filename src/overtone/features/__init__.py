@@ -5,6 +5,7 @@ from overtone.features.fourier import FourierFeatures
 from overtone.features.integral import IntegralFeatures, OperatorFeatures
 from overtone.features.pinned import PinnedFourierFeatures
 from overtone.features.points import InducingPoints
+from overtone.features.products import PairProducts
 
 __all__ = [
     "AbstractInducingFeatures",
@@ -12,6 +13,7 @@ __all__ = [
     "InducingPoints",
     "IntegralFeatures",
     "OperatorFeatures",
+    "PairProducts",
     "PerDimension",
     "PinnedFourierFeatures",
 ]

@@ -50,8 +50,11 @@ class AbstractInducingFeatures(eqx.Module):
         """u of each of K functions, which map rows (N, D) to values (K, N): what draws of functions need to know."""
         raise NotImplementedError(f"{type(self).__name__} cannot be applied to given functions.")
 
-    def finer(self) -> "AbstractInducingFeatures | None":
-        """Features that leave far less unexplained, and of which these are a part; None if there are none."""
+    def finer(self, least: int = 100) -> "AbstractInducingFeatures | None":
+        """Features of four times the frequencies, of at least so many, and of which these are a part; None without any.
+
+        They leave next to nothing unexplained.
+        """
         return None
 
     def part_of(
@@ -164,8 +167,8 @@ class PerDimension(AbstractInducingFeatures):
         features, kernel = jax.tree.map(lambda leaf: leaf[0], (self.parts, _parts(kernel)))
         return features.normal_equations(kernel, X, Y, weights)
 
-    def finer(self):
-        parts = self.parts.finer()
+    def finer(self, least=100):
+        parts = self.parts.finer(least)
         return None if parts is None else PerDimension(parts, self.num_dims)
 
     def part_of(self, kernel, finer: Any, v):

@@ -51,8 +51,8 @@ class FourierFeatures(AbstractInducingFeatures):
         beyond = edge(w / kernel.rate, kernel.order).T @ (signs * kernel.extrapolation(distance))
         return jnp.where(x == inside, sinusoids(w, inside - self.a), beyond)
 
-    def finer(self):
-        return FourierFeatures(self.a, self.b, more(self.num_frequencies))
+    def finer(self, least=100):
+        return FourierFeatures(self.a, self.b, max(4 * self.num_frequencies, least))
 
     def part_of(self, kernel, finer, v):
         """cov(v, v') = R^-1 Kuu'[these, :] R'^-T, and v' is white."""
@@ -62,11 +62,6 @@ class FourierFeatures(AbstractInducingFeatures):
 
     def outside(self, X):
         return (X < self.a) | (X > self.b)
-
-
-def more(num_frequencies: int) -> int:
-    """Enough to leave next to nothing unexplained."""
-    return max(4 * num_frequencies, 100)
 
 
 def these_of(features: Any, finer: Any) -> np.ndarray:

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from overtone.features.base import AbstractInducingFeatures, residual
 from overtone.features.ends import Ends, ends, signs, unit_kernel
-from overtone.features.fourier import matern, more, these_of
+from overtone.features.fourier import matern, these_of
 from overtone.features.pinned_marginals import Place, pinned_marginals
 from overtone.kernels import AbstractMatern
 from overtone.linalg import Identity
@@ -88,10 +88,10 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         left = residual(kernel, A, X)
         return jnp.where(self.outside(X)[:, 0], left, 0) if self.band_limited else left
 
-    def finer(self):
+    def finer(self, least=100):
         if self.band_limited:
             return self
-        return PinnedFourierFeatures(self.a, self.b, more(self.num_frequencies), self.order)
+        return PinnedFourierFeatures(self.a, self.b, max(4 * self.num_frequencies, least), self.order)
 
     def part_of(self, kernel, finer: Any, v):
         """v1 and v2 are among the finer ones; v3 is what the further sinusoids and the finer v3 say of s(b)."""
