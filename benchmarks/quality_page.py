@@ -1,4 +1,7 @@
-"""results/quality.jsonl -> results/quality.md, quality.png: curves, tables, and what they say about the targets."""
+"""results/quality.jsonl -> results/quality.md, quality.png: curves, tables, and what they say about the targets.
+
+And quality_table.md, the table of the README.
+"""
 
 import json
 from collections import defaultdict
@@ -75,6 +78,20 @@ def table_of(points: dict, table: str) -> list[str]:
         cells += [show(mean(points, table, method, 120, what)) for what in ("rmse", "coverage")]
         lines.append(f"| {method} | {' | '.join(cells)} |")
     return [*lines, ""]
+
+
+def at_a_glance(points: dict) -> str:
+    """A line for each table, with the best of the other GP methods."""
+    head = ["log density", "best other GP", "RMSE", "boosting's RMSE", "95 % intervals cover"]
+    lines = [f"| after {TIMES[-1]} s | {' | '.join(head)} |", f"|---|{'---:|' * len(head)}"]
+    for table in [t for t in NAMES if (t, OURS) in points]:
+        ours, rmse, covers = (mean(points, table, OURS, TIMES[-1], w) for w in ("log_density", "rmse", "coverage"))
+        others = ((mean(points, table, m, TIMES[-1], "log_density"), m) for m in GPS if m != OURS)
+        best, name = max(other for other in others if np.isfinite(other[0]))
+        boosting = mean(points, table, "boosting", 0, "rmse")
+        cells = [show(ours, ours > best), f"{best:.3f} ({name})", show(rmse), show(boosting), f"{covers:.0%}"]
+        lines.append(f"| {table} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def curves(points: dict) -> None:
@@ -179,6 +196,7 @@ def main() -> None:
         if any(key[0] == table for key in points):
             lines += table_of(points, table)
     (RESULTS / "quality.md").write_text("\n".join(lines))
+    (RESULTS / "quality_table.md").write_text(at_a_glance(points))
     print("\n".join(verdict(points)))
 
 

@@ -11,7 +11,7 @@ from overtone.config import Config
 from overtone.params import unwrap
 from overtone.pathwise import draw_path
 from overtone.sklearn import DeepGPRegressor
-from overtone.spectrum import fine_inputs
+from overtone.spectrum import FINE_SHARE, fine_inputs, fine_share, left_by_lines
 from overtone.train import resolved
 
 RNG = np.random.default_rng(0)
@@ -29,6 +29,15 @@ def test_the_column_with_fine_structure_is_found_and_no_other():
     assert fine_inputs(TABLE, SMOOTH[:, None]) == ()
     assert fine_inputs(TABLE, RNG.standard_normal((4000, 1))) == ()
     assert fine_inputs(TABLE[:1000], TARGET[:1000, None]) == ()  # too few rows to be sure
+
+
+def test_interactions_do_not_hide_fine_structure():
+    """Lines leave so much that the column's share of it is small; random waves do not."""
+    hidden = 3 * np.sin(9 * TABLE[:, 0]) * np.cos(9 * TABLE[:, 2]) + 0.5 * LEVELS[GROUP]
+    noise = 0.1 * RNG.standard_normal(4000)
+    assert fine_share(TABLE[:, 1], left_by_lines(TABLE, hidden + noise, 1)) < FINE_SHARE
+    assert fine_inputs(TABLE, (hidden + noise)[:, None]) == (1,)
+    assert fine_inputs(TABLE, (hidden - 0.5 * LEVELS[GROUP] + noise)[:, None]) == ()
 
 
 def test_constant_columns_and_targets_are_no_reason_to_fail():

@@ -56,8 +56,13 @@ def test_the_input_with_waves_decides_for_a_table():
     assert frequencies(table, table.sum(axis=1, keepdims=True)) == FEWEST
 
 
-@pytest.mark.parametrize("x", [np.zeros(50), np.repeat([0.0, 1.0], 25), np.arange(2.0), np.r_[0.0, np.full(49, 1e-9)]])
-def test_few_distinct_values_are_no_reason_to_fail(x):
+FAR_AWAY = 1e9 + 1e-6 * np.arange(50)
+
+
+@pytest.mark.parametrize(
+    "x", [np.zeros(50), np.repeat([0.0, 1.0], 25), np.arange(2.0), np.r_[0.0, np.full(49, 1e-9)], FAR_AWAY]
+)
+def test_few_distinct_values_and_far_away_ones_are_no_reason_to_fail(x):
     y = np.arange(len(x), dtype=float)
     assert highest_of_series(x, y) >= 0
     assert highest_of_input(x, y) >= 0

@@ -75,6 +75,7 @@ def test_importing_the_library_pulls_in_neither_scikit_learn_nor_polars_nor_matp
     assert output.stdout.strip() == "[]"
 
 
-def test_the_readme_shows_the_committed_table():
+def test_the_readme_shows_the_committed_tables():
     root = SOURCE.parent.parent
-    assert (root / "results/demo/multi_step.md").read_text() in (root / "README.md").read_text()
+    for table in ("results/demo/multi_step.md", "benchmarks/results/quality_table.md"):
+        assert (root / table).read_text() in (root / "README.md").read_text()

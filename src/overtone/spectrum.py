@@ -19,7 +19,9 @@ UNEVEN = 1.5  # times as much noise in long waves where points are scattered at 
 SURE = 1e-3  # chance that noise alone passes for a wave
 LENGTHSCALES = 30  # tried between the distance of neighbours and the whole range
 VARIANCES, NOISES = np.geomspace(0.1, 10, 7), np.geomspace(1e-8, 1, 33)  # tried, for a target of variance 1
-FINE, FINE_SHARE, FINE_ROWS = 500, 0.2, 2000  # frequencies; share of a variance to be worth them; rows, at least
+FINE, FINE_ROWS, MOST_FINE_ROWS = 500, 2000, 10_000  # frequencies; rows to look for them, at least and at most
+FINE_SHARE, LEFT_SHARE = 0.2, 0.1  # of what lines leave of a variance, or of what random waves do, to be worth them
+RANDOM_WAVES, RANDOM_SCALES, PENALTY = 500, (2, 4, 8, 16), 1e-3
 GRID = 2**14  # places that inputs are rounded to, to look for fine structure
 ROOM = 1.15  # times the highest frequency: features should not end where the waves do
 
@@ -96,7 +98,7 @@ def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.zeros(0)
     grid = np.linspace(x[0], x[-1], len(x))
     even, window = np.interp(grid, x, y), np.hanning(len(x))
-    power = np.abs(np.fft.rfft(window * (even - np.polyval(np.polyfit(grid, even, 1), grid)))) ** 2
+    power = np.abs(np.fft.rfft(window * _without_line(grid, even))) ** 2
     return power / np.sum(window**2)
 
 
@@ -117,14 +119,23 @@ def _sorted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(x, float), np.bincount(place, y) / np.bincount(place)
 
 
+def _without_line(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What a straight line leaves of y."""
+    away = (x - x[0]) - np.mean(x - x[0])  # exact also for values that lie close together, far from zero
+    return y - y.mean() - away * (away @ y) / (away @ away)
+
+
 def highest_of_input(x: np.ndarray, y: np.ndarray) -> int:
     """The same for one of several inputs; a column with few distinct values has few frequencies."""
     x, y = x[~np.isnan(y)], y[~np.isnan(y)]
     most = min(MOST_EACH, len(np.unique(x)) // 2)
     if most < 1 or np.ptp(y) == 0:
         return 0
-    x, y = (x - x.min()) / np.ptp(x), y - np.polyval(np.polyfit(x, y, 1), x)
-    power = np.atleast_1d(lombscargle(x, y, 2 * np.pi * np.arange(1, most + 1), normalize=True, floating_mean=True))
+    x = (x - x.min()) / np.ptp(x)
+    left = _without_line(x, y)
+    if np.max(np.abs(left)) < 1e-9 * np.ptp(y):
+        return 0
+    power = np.atleast_1d(lombscargle(x, left, 2 * np.pi * np.arange(1, most + 1), normalize=True, floating_mean=True))
     # Without a wave, N power / 2 has an exponential distribution of mean 1.
     return int(np.max(1 + np.nonzero(len(x) / 2 * power > np.log(most / SURE))[0], initial=0))
 
@@ -133,27 +144,63 @@ def fine_inputs(X: np.ndarray, Y: np.ndarray) -> tuple[int, ...]:
     """The columns of X (N, D) along which targets Y (N, P) have structure far beyond the frequencies of a table."""
     if X.shape[1] == 1 or len(X) < FINE_ROWS:
         return ()
-    keep = np.random.default_rng(0).permutation(len(X))[:ROWS]
+    keep = np.random.default_rng(0).permutation(len(X))[:MOST_FINE_ROWS]
     X, Y = np.asarray(X[keep], float), np.asarray(Y[keep], float)
-    return tuple(j for j in range(X.shape[1]) if any(fine_share(X, y, j) > FINE_SHARE for y in Y.T))
+    return tuple(sorted({j for y in Y.T for j in _fine_inputs(X[~np.isnan(y)], y[~np.isnan(y)])}))
 
 
-def fine_share(X: np.ndarray, y: np.ndarray, column: int) -> float:
-    """The share of y's variance in waves of many cycles along a column, beyond what noise would have there.
+def _fine_inputs(X: np.ndarray, y: np.ndarray) -> list[int]:
+    left, some, of_some = left_by_waves(X, y), X[:ROWS], y[:ROWS]
+    return [
+        j
+        for j in range(X.shape[1])
+        if fine_share(X[:, j], left) > LEFT_SHARE
+        or fine_share(some[:, j], left_by_lines(some, of_some, j)) > FINE_SHARE
+    ]
 
-    Of what is left of y by straight lines in all columns and by waves of few cycles in this one.
-    """
-    X, y = X[~np.isnan(y)], y[~np.isnan(y)]
-    x = X[:, column]
+
+def fine_share(x: np.ndarray, left: np.ndarray) -> float:
+    """Of the variance that is left, the share in waves of many cycles along a column, beyond what noise has there."""
     most = min(FINE, len(np.unique(x)) // 2)
-    if most < 4 * MOST_EACH:
+    if most < 4 * MOST_EACH or not np.any(left):
         return 0.0
-    x = (x - x.min()) / np.ptp(x)
-    phase = 2 * np.pi * np.arange(1, MOST_EACH + 1) * x[:, None]
-    coarse = np.column_stack([np.ones(len(X)), X, np.cos(phase), np.sin(phase)])
-    left = y - coarse @ np.linalg.lstsq(coarse, y)[0]
-    if np.sum(left**2) < TAIL * np.sum((y - y.mean()) ** 2):
-        return 0.0
-    placed = np.bincount(np.rint(GRID * x).astype(int) % GRID, left, GRID)
-    power = np.abs(np.fft.rfft(placed)[MOST_EACH + 1 : most + 1]) ** 2 / np.sum(left**2)
+    place = np.rint(GRID * (x - x.min()) / np.ptp(x)).astype(int) % GRID
+    power = np.abs(np.fft.rfft(np.bincount(place, left, GRID))[MOST_EACH + 1 : most + 1]) ** 2 / np.sum(left**2)
     return float(np.sum(power - 1) * 2 / len(x))  # without waves, power has a mean of 1
+
+
+def left_by_lines(X: np.ndarray, y: np.ndarray, column: int) -> np.ndarray:
+    """What straight lines in all columns, and waves of few cycles in one, leave of y."""
+    coarse = np.column_stack([np.ones(len(X)), X, *_few_cycles(X[:, column])])
+    return _unless_tiny(y - coarse @ np.linalg.lstsq(coarse, y)[0], y)
+
+
+def left_by_waves(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What waves of few cycles in each column, and random ones in two or three together, leave of y.
+
+    They are fitted to one half of the rows, with a penalty, and taken from the other one: nothing is overfitted.
+    """
+    rng, dims = np.random.default_rng(0), X.shape[1]
+    Z = (X - X.min(axis=0)) / np.where(np.ptp(X, axis=0) > 0, np.ptp(X, axis=0), 1) - 0.5
+    weight = rng.standard_normal((dims, RANDOM_WAVES)) * rng.choice(RANDOM_SCALES, RANDOM_WAVES)
+    weight *= rng.random(weight.shape) < 2.5 / dims
+    random = np.cos(Z @ weight + 2 * np.pi * rng.random(RANDOM_WAVES))
+    waves = np.column_stack([np.ones(len(X)), Z, random, *(wave for z in Z.T for wave in _few_cycles(z))])
+    left, first = np.empty(len(y)), np.arange(len(y)) % 2 == 0
+    for half in (first, ~first):
+        given = waves[half]
+        penalised = given.T @ given + PENALTY * len(given) * np.eye(waves.shape[1])
+        left[~half] = y[~half] - waves[~half] @ np.linalg.solve(penalised, given.T @ y[half])
+    return _unless_tiny(left, y)
+
+
+def _few_cycles(x: np.ndarray) -> list[np.ndarray]:
+    num = min(MOST_EACH, len(np.unique(x)) // 2)
+    if num < 1 or np.ptp(x) == 0:
+        return []
+    phase = 2 * np.pi * np.arange(1, num + 1) * (x - x.min())[:, None] / np.ptp(x)
+    return [np.cos(phase), np.sin(phase)]
+
+
+def _unless_tiny(left: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return left if np.sum(left**2) > TAIL * np.sum((y - y.mean()) ** 2) else np.zeros_like(left)

@@ -6,8 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.features import FourierFeatures, InducingPoints, IntegralFeatures, PerDimension, PinnedFourierFeatures
-from overtone.kernels import Additive, Matern12, Matern32, Matern52, SquaredExponential
+from overtone.features import (
+    FourierFeatures,
+    InducingPoints,
+    IntegralFeatures,
+    PairProducts,
+    PerDimension,
+    PinnedFourierFeatures,
+)
+from overtone.kernels import Additive, Matern12, Matern32, Matern52, Products, SquaredExponential
 from overtone.variational import Full, MeanField
 from tests.examples import laplacian_features
 from tests.posteriors import KINDS, root, shaken
@@ -47,6 +54,10 @@ FEATURES = {
     "pinned 3/2": lambda: (pinned(1), scalar(Matern32)),
     "pinned 5/2": lambda: (pinned(2), scalar(Matern52)),
     "pinned, additive": lambda: (PerDimension(pinned(1, 2), 2), pair(Matern32)),
+    "pinned, products": lambda: (
+        PairProducts(PinnedFourierFeatures(jnp.full((1, 2), -0.5), jnp.full((1, 2), 1.7), 2, 1), 1),
+        Products(jnp.asarray([1.3]), Matern32(jnp.ones((1, 2)), jnp.asarray([[0.4, 1.1]]))),
+    ),
     "fourier, additive": lambda: (PerDimension(fourier(2), 2), pair(Matern32)),
     "integral": lambda: (
         IntegralFeatures(jnp.asarray(NODES), jnp.asarray(np.cos(np.pi * np.arange(4)[:, None] * NODES.T))),
@@ -60,7 +71,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 def make(name):
     features, kernel = FEATURES[name]()
-    num_dims = 2 if "points" in name or "additive" in name else 1
+    num_dims = 2 if any(word in name for word in ("points", "additive", "products")) else 1
     return features, kernel, jnp.asarray(np.random.default_rng(1).uniform(-1, 2.2, size=(9, num_dims)))
 
 
