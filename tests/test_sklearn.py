@@ -122,6 +122,15 @@ def test_double_precision_is_a_switch():
     assert not jax.config.jax_enable_x64  # the user's own setting is left alone
 
 
+@pytest.mark.parametrize("name", ["sin", "square", "positive", "zeros_like"])
+def test_series_without_any_noise_simply_work(name):
+    function, x = getattr(np, name), np.linspace(0, 6, 600)
+    mean, std = DeepGPRegressor(max_steps=40).fit(x[:, None], function(x)).predict(x[:, None], return_std=True)
+    np.testing.assert_allclose(mean, function(x), atol=0.02 * np.ptp(function(x)) + 1e-9)
+    assert np.all(np.isfinite(std))
+    assert np.all(std < 0.1 * np.ptp(function(x)) + 0.1)
+
+
 def test_constant_columns_and_targets_simply_work():
     table, target = np.column_stack([X[:, 0], np.full(60, 3.0)]), Y - 0.5 * X[:, 1]
     assert quick().fit(table, target).score(table, target) > 0.9

@@ -16,6 +16,7 @@ from overtone.config import Config
 from overtone.features import FourierFeatures, InducingPoints, PairProducts, PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
 from overtone.layers import GPLayer
+from overtone.likelihoods.base import NOISE_FLOOR
 from overtone.means import Linear, Zero, linear_weight
 from overtone.model import DeepGP
 from overtone.params import Fixed, Positive, unwrap
@@ -114,7 +115,8 @@ def _likelihood(config: Config, X: np.ndarray, y: np.ndarray, start: Start | Non
     noise = start.noise if start else NOISE
     if X.shape[1] == 1 and not start:
         noise = min(NOISE, max(*(noise_of_series(X[:, 0], target) for target in seen(config, y).T), 1e-4))
-    kind = LIKELIHOODS[config.likelihood_name]
+    kind, least = LIKELIHOODS[config.likelihood_name], LEAST_NOISE if config.limited else NOISE_FLOOR
+    noise = max(noise, 1.1 * least)  # a spectrum without any noise asks for less than likelihoods can have
     if config.limited and kind is likelihoods.Gaussian:
         return likelihoods.Gaussian(Positive(np.full(y.shape[1], noise, dtype), lower=LEAST_NOISE))
     return kind.start(y, noise, num_features(config, X.shape[1]), dtype)
