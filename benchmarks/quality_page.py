@@ -34,8 +34,9 @@ Every run has one core, two run side by side. The clock of a peer counts its tra
 ours counts all of `fit`, with programs in the cache from a short fit before, and each point is a fit of its
 own that was told its time. Without anything in the cache a first fit of a kind takes 10 to 25 seconds longer. Peers
 have the settings of their documentation (`gpytorch_curve.py`, `gpflux_curve.py`): batches of 1,024, Adam at 0.01,
-k-means points, 128 for deep GPs, 300 for the DSPP, 500 for the SVGP. `overtone` has default settings. Boosting is
-scikit-learn's HistGradientBoostingRegressor with its defaults.
+k-means points, 128 for deep GPs, 300 for the DSPP, 500 for the SVGP. `overtone` has default settings, and so do its
+other methods, `overtone-dgp`, `overtone-vff` and `overtone-svgp` (30 s, one seed). Boosting is scikit-learn's
+HistGradientBoostingRegressor with its defaults.
 Some peers have fewer seeds than ours, see `quality.jsonl`.
 Ours are tested on every eleventh of power_household's 204,928 later rows.
 """
