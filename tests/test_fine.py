@@ -35,7 +35,8 @@ def test_interactions_do_not_hide_fine_structure():
     """Lines leave so much that the column's share of it is small; random waves do not."""
     hidden = 3 * np.sin(9 * TABLE[:, 0]) * np.cos(9 * TABLE[:, 2]) + 0.5 * LEVELS[GROUP]
     noise = 0.1 * RNG.standard_normal(4000)
-    assert fine_share(TABLE[:, 1], left_by_lines(TABLE, hidden + noise, 1)) < FINE_SHARE
+    lines = np.linalg.qr(np.column_stack([np.ones(4000), TABLE]))[0]
+    assert fine_share(TABLE[:, 1], left_by_lines(lines, TABLE[:, 1], hidden + noise)) < FINE_SHARE
     assert fine_inputs(TABLE, (hidden + noise)[:, None]) == (1,)
     assert fine_inputs(TABLE, (hidden - 0.5 * LEVELS[GROUP] + noise)[:, None]) == ()
 
@@ -43,6 +44,7 @@ def test_interactions_do_not_hide_fine_structure():
 def test_constant_columns_and_targets_are_no_reason_to_fail():
     table = np.column_stack([TABLE[:, 1], np.ones(4000), np.r_[1e9, np.zeros(3999)]])
     assert fine_inputs(table, np.ones((4000, 1))) == ()
+    assert fine_inputs(table, np.full((4000, 1), np.nan)) == ()
     assert fine_inputs(table, table[:, :1]) == ()
 
 

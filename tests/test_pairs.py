@@ -104,7 +104,7 @@ def test_what_pairs_may_be():
     assert resolved(Config(pairs=((0, 2),)), table, Y).pairs == ((0, 2),)
     with pytest.raises(ValueError, match="pairs must be of inputs from 0 to 2; got"):
         resolved(Config(pairs=((0, 3),)), table, Y)
-    for wrong in (((0, 0),), ((0,),), ((0, 1, 2),), (0, 1), ((0, "1"),)):
+    for wrong in (((0, 0),), ((0,),), ((0, 1, 2),), (0, 1), ((0, "1"),), 3):
         with pytest.raises(ValueError, match="pairs must be pairs of different inputs"):
             Config(pairs=wrong).validate()
     for shallow in (

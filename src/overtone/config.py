@@ -171,7 +171,7 @@ class Config:
                 _check_whole(name, getattr(self, name), or_else=' or "auto"')
         if isinstance(self.fine_inputs, str) and self.fine_inputs != "auto":
             raise ValueError(f"fine_inputs must be numbers of inputs or 'auto'; got {self.fine_inputs!r}.")
-        if not all(_is_pair(pair) for pair in self.pairs):
+        if not isinstance(self.pairs, tuple) or not all(_is_pair(pair) for pair in self.pairs):
             raise ValueError(f"pairs must be pairs of different inputs, such as ((0, 1), (0, 2)); got {self.pairs!r}.")
         if self.pairs and not (self.pinned and self.num_layers > 1):
             raise ValueError(

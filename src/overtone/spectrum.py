@@ -22,6 +22,7 @@ VARIANCES, NOISES = np.geomspace(0.1, 10, 7), np.geomspace(1e-8, 1, 33)  # tried
 FINE, FINE_ROWS, MOST_FINE_ROWS = 500, 2000, 10_000  # frequencies; rows to look for them, at least and at most
 FINE_SHARE, LEFT_SHARE = 0.2, 0.1  # of what lines leave of a variance, or of what random waves do, to be worth them
 RANDOM_WAVES, RANDOM_SCALES, PENALTY = 500, (2, 4, 8, 16), 1e-3
+MOST_COLUMNS, MOST_CYCLES = 100, 400  # to look for fine structure in; of waves in all columns together
 GRID = 2**14  # places that inputs are rounded to, to look for fine structure
 ROOM = 1.15  # times the highest frequency: features should not end where the waves do
 
@@ -142,37 +143,45 @@ def highest_of_input(x: np.ndarray, y: np.ndarray) -> int:
 
 def fine_inputs(X: np.ndarray, Y: np.ndarray) -> tuple[int, ...]:
     """The columns of X (N, D) along which targets Y (N, P) have structure far beyond the frequencies of a table."""
-    if X.shape[1] == 1 or len(X) < FINE_ROWS:
+    if not 1 < X.shape[1] <= MOST_COLUMNS:
         return ()
     keep = np.random.default_rng(0).permutation(len(X))[:MOST_FINE_ROWS]
     X, Y = np.asarray(X[keep], float), np.asarray(Y[keep], float)
+    X = (X - X.min(axis=0, initial=np.inf)) / np.where(np.ptp(X, axis=0) > 0, np.ptp(X, axis=0), 1)
     return tuple(sorted({j for y in Y.T for j in _fine_inputs(X[~np.isnan(y)], y[~np.isnan(y)])}))
 
 
 def _fine_inputs(X: np.ndarray, y: np.ndarray) -> list[int]:
+    if len(y) < FINE_ROWS or np.ptp(y) == 0:
+        return []
+    y = y - y.mean()
     left, some, of_some = left_by_waves(X, y), X[:ROWS], y[:ROWS]
+    lines = np.linalg.qr(np.column_stack([np.ones(len(some)), some - 0.5]))[0]
     return [
         j
         for j in range(X.shape[1])
         if fine_share(X[:, j], left) > LEFT_SHARE
-        or fine_share(some[:, j], left_by_lines(some, of_some, j)) > FINE_SHARE
+        or fine_share(some[:, j], left_by_lines(lines, some[:, j], of_some)) > FINE_SHARE
     ]
 
 
 def fine_share(x: np.ndarray, left: np.ndarray) -> float:
-    """Of the variance that is left, the share in waves of many cycles along a column, beyond what noise has there."""
+    """Of the variance that is left, the share in waves of many cycles along a column, beyond what noise has there.
+
+    The column has values from 0 to 1.
+    """
     most = min(FINE, len(np.unique(x)) // 2)
     if most < 4 * MOST_EACH or not np.any(left):
         return 0.0
-    place = np.rint(GRID * (x - x.min()) / np.ptp(x)).astype(int) % GRID
+    place = np.rint(GRID * x).astype(int) % GRID
     power = np.abs(np.fft.rfft(np.bincount(place, left, GRID))[MOST_EACH + 1 : most + 1]) ** 2 / np.sum(left**2)
     return float(np.sum(power - 1) * 2 / len(x))  # without waves, power has a mean of 1
 
 
-def left_by_lines(X: np.ndarray, y: np.ndarray, column: int) -> np.ndarray:
-    """What straight lines in all columns, and waves of few cycles in one, leave of y."""
-    coarse = np.column_stack([np.ones(len(X)), X, *_few_cycles(X[:, column])])
-    return _unless_tiny(y - coarse @ np.linalg.lstsq(coarse, y)[0], y)
+def left_by_lines(lines: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What straight lines in all columns (an orthonormal basis), and waves of few cycles in one, leave of y."""
+    waves, left = (part - lines @ (lines.T @ part) for part in (_few_cycles(x, MOST_EACH), y))
+    return _unless_tiny(left - waves @ np.linalg.lstsq(waves, left)[0], y)
 
 
 def left_by_waves(X: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -181,11 +190,11 @@ def left_by_waves(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     They are fitted to one half of the rows, with a penalty, and taken from the other one: nothing is overfitted.
     """
     rng, dims = np.random.default_rng(0), X.shape[1]
-    Z = (X - X.min(axis=0)) / np.where(np.ptp(X, axis=0) > 0, np.ptp(X, axis=0), 1) - 0.5
     weight = rng.standard_normal((dims, RANDOM_WAVES)) * rng.choice(RANDOM_SCALES, RANDOM_WAVES)
     weight *= rng.random(weight.shape) < 2.5 / dims
-    random = np.cos(Z @ weight + 2 * np.pi * rng.random(RANDOM_WAVES))
-    waves = np.column_stack([np.ones(len(X)), Z, random, *(wave for z in Z.T for wave in _few_cycles(z))])
+    random = np.cos((X - 0.5) @ weight + 2 * np.pi * rng.random(RANDOM_WAVES))
+    cycles = [_few_cycles(x, min(MOST_EACH, MOST_CYCLES // dims)) for x in X.T]
+    waves = np.column_stack([np.ones(len(X)), X - 0.5, random, *cycles])
     left, first = np.empty(len(y)), np.arange(len(y)) % 2 == 0
     for half in (first, ~first):
         given = waves[half]
@@ -194,12 +203,10 @@ def left_by_waves(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     return _unless_tiny(left, y)
 
 
-def _few_cycles(x: np.ndarray) -> list[np.ndarray]:
-    num = min(MOST_EACH, len(np.unique(x)) // 2)
-    if num < 1 or np.ptp(x) == 0:
-        return []
-    phase = 2 * np.pi * np.arange(1, num + 1) * (x - x.min())[:, None] / np.ptp(x)
-    return [np.cos(phase), np.sin(phase)]
+def _few_cycles(x: np.ndarray, most: int) -> np.ndarray:
+    """Waves over the range of x, fewer of them where it has few values."""
+    phase = 2 * np.pi * np.arange(1, min(most, len(np.unique(x)) // 2) + 1) * x[:, None]
+    return np.column_stack([np.cos(phase), np.sin(phase)])
 
 
 def _unless_tiny(left: np.ndarray, y: np.ndarray) -> np.ndarray:
