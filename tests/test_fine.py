@@ -8,10 +8,10 @@ import pytest
 
 from overtone.build import build
 from overtone.config import Config
+from overtone.fine import FINE_SHARE, fine_inputs, fine_share, left_by_lines
 from overtone.params import unwrap
 from overtone.pathwise import draw_path
 from overtone.sklearn import DeepGPRegressor
-from overtone.spectrum import FINE_SHARE, fine_inputs, fine_share, left_by_lines
 from overtone.train import resolved
 
 RNG = np.random.default_rng(0)

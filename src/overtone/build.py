@@ -15,13 +15,14 @@ from overtone import kernels, likelihoods
 from overtone.config import Config
 from overtone.features import FourierFeatures, InducingPoints, PairProducts, PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
+from overtone.fine import FINE
 from overtone.layers import GPLayer
 from overtone.likelihoods.base import NOISE_FLOOR
 from overtone.means import Linear, Zero, linear_weight
 from overtone.model import DeepGP
 from overtone.params import Fixed, Positive, unwrap
 from overtone.scaling import Affine, Columns, Identity, Projection, directions, unit_interval
-from overtone.spectrum import FINE, Start, noise_of_series, start_of_series
+from overtone.spectrum import Start, noise_of_series, start_of_series
 from overtone.variational import AbstractGaussian, Full, LowRank, MeanField
 
 KERNELS = {

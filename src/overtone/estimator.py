@@ -18,8 +18,9 @@ from overtone.build import skeleton
 from overtone.compiling import forget_programs_if_many, keep_compiled_programs, quickly_compiled
 from overtone.config import PARAMETERS, Config
 from overtone.fit import History
-from overtone.gaps import count, refusal, settled
-from overtone.pathwise import LayerPath, draw_paths, follow
+from overtone.functions import FunctionDraws
+from overtone.gaps import blank, count, refusal, settled
+from overtone.pathwise import draw_paths
 from overtone.scaling import Affine, unit_interval
 from overtone.train import Run, resolved, train
 
@@ -145,7 +146,7 @@ class DeepGPEstimator(BaseEstimator):
         flat = self._over_rows(predictions.layers, X)
         return list(zip(flat[::2], flat[1::2], strict=True))
 
-    def sample_functions(self, n: int, random_state: Any = 0, *, prior: bool = False) -> "FunctionDraws":
+    def sample_functions(self, n: int, random_state: Any = 0, *, prior: bool = False) -> FunctionDraws:
         """n functions from the posterior, or from the prior: the same draw gives the same values whenever it is asked.
 
         >>> functions = model.sample_functions(100)                                              # doctest: +SKIP
@@ -155,7 +156,9 @@ class DeepGPEstimator(BaseEstimator):
         self._fitted()
         with jax.enable_x64(True):
             key = jax.random.key(seed_of(random_state))
-            return FunctionDraws(self, quickly_compiled(draw_paths)(self.model_, key, n, prior))
+            return FunctionDraws(
+                self.model_, quickly_compiled(draw_paths)(self.model_, key, n, prior), self._inputs, self._in_units
+            )
 
     def outside_fraction(self, X) -> list[float]:
         """The share of each layer's inputs outside the interval of its Fourier features."""
@@ -180,7 +183,7 @@ class DeepGPEstimator(BaseEstimator):
             parts = predictions.over_rows(
                 lambda *chunk: compute(self.model_, key, num_samples, *chunk), Z, *others, draws=draws
             )
-        return tuple(_blank(part, gaps) for part in parts)
+        return tuple(blank(part, gaps) for part in parts)
 
     def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:
         """The bound of the rows without gaps, and their targets."""
@@ -194,7 +197,7 @@ class DeepGPEstimator(BaseEstimator):
         Z, gaps = self._inputs(X)
         with jax.enable_x64(True):
             key = jax.random.key(seed_of(random_state))
-            return _blank(predictions.observations(self.model_, key, n_samples, Z, offset), gaps)
+            return blank(predictions.observations(self.model_, key, n_samples, Z, offset), gaps)
 
     def _inputs(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Scaled inputs, and which rows are to be dropped; those are zeros."""
@@ -277,39 +280,6 @@ class DeepGPEstimator(BaseEstimator):
     def _fitted(self) -> Self:
         check_is_fitted(self, "model_")
         return self
-
-
-class FunctionDraws:
-    """Draws of a model's functions, to be evaluated anywhere."""
-
-    def __init__(self, estimator: DeepGPEstimator, paths: list[LayerPath]):
-        self.estimator, self.paths = estimator, paths
-
-    def __call__(self, X) -> np.ndarray:
-        """What each draw expects of y at the rows of X, in the user's units: (N, n), or (N, P, n) for several outputs.
-
-        Of classes, their probabilities (N, C, n).
-        """
-        return self.estimator._in_units(np.moveaxis(self._follow(X)[0], 0, -1))
-
-    def layers(self, X) -> list[np.ndarray]:
-        """The values (N, units, n) of each layer's functions, in the model's own units."""
-        return [np.moveaxis(values, 0, -1) for values in self._follow(X)[1:]]
-
-    def _follow(self, X) -> tuple[np.ndarray, ...]:
-        def compute(X):
-            expected, values = quickly_compiled(follow)(self.estimator.model_, self.paths, X)
-            return expected, *values
-
-        Z, gaps = self.estimator._inputs(X)
-        with jax.enable_x64(True):
-            parts = predictions.over_rows(compute, Z)
-        return tuple(_blank(part, gaps) for part in parts)
-
-
-def _blank(values: Any, gaps: np.ndarray) -> np.ndarray:
-    """Results (..., N, P) in double precision, NaN in rows with gaps."""
-    return np.where(gaps[:, None], np.nan, np.asarray(values, np.float64))
 
 
 def name_of(column: Any) -> str | None:

@@ -26,6 +26,11 @@ def settled(values: np.ndarray, missing: str, means) -> np.ndarray:
     return np.where(gaps.any(axis=1, keepdims=True), np.nan, values)
 
 
+def blank(values: Any, gaps: np.ndarray) -> np.ndarray:
+    """Results (..., N, P) in double precision, NaN in rows with gaps."""
+    return np.where(gaps[:, None], np.nan, np.asarray(values, np.float64))
+
+
 def is_nothing(value: Any) -> bool:
     """None, NaN, and what pandas has for them."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value

@@ -26,13 +26,14 @@ from overtone.collapsed import best_scales, collapsed_elbo, optimal_output, stat
 from overtone.compiling import quickly_compiled
 from overtone.config import Config
 from overtone.data import Batches
+from overtone.fine import fine_inputs
 from overtone.fit import History, fit
 from overtone.likelihoods import AbstractNoise, FlexibleNoise, Gaussian
 from overtone.model import DeepGP, elbo
 from overtone.natural import OutputMemory, natural_elbo, site_sums
 from overtone.params import Positive, unwrap
 from overtone.predictions import bound, log_density, over_rows
-from overtone.spectrum import fine_inputs, frequencies
+from overtone.spectrum import frequencies
 
 OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the output layer; rows at a time
 MOST_FINISH_ROWS = 200_000  # to go through once more after training; with more, the average over batches is as good
