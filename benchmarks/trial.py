@@ -19,7 +19,7 @@ def trial(name: str, seed: int = 0, **settings) -> dict:
     X, y = load(name)
     train, test = split(name, len(X), seed)
     y = (y - y[train].mean()) / y[train].std()
-    model = DeepGPRegressor(random_state=seed, **settings).fit(X[train], y[train])
+    model = DeepGPRegressor(**{"random_state": seed, **settings}).fit(X[train], y[train])
     low, high = model.predict_quantiles(X[test], [0.025, 0.975])
     return {
         "seconds": model.history_.seconds,
@@ -28,6 +28,7 @@ def trial(name: str, seed: int = 0, **settings) -> dict:
         "coverage": float(np.mean((y[test] > low) & (y[test] < high))),
         "steps": len(model.history_.loss),
         "residual_fraction": model.residual_fraction(X[test]),
+        "held_out": max((score for _, score in model.history_.scores), default=None),
     }
 
 

@@ -5,6 +5,7 @@ the output layer with q(v) = N(0, I), its prior. Inducing points start at k-mean
 """
 
 import warnings
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,6 +16,7 @@ from overtone import kernels, likelihoods
 from overtone.config import Config
 from overtone.features import FourierFeatures, InducingPoints, PairProducts, PerDimension, PinnedFourierFeatures
 from overtone.features.base import AbstractInducingFeatures
+from overtone.features.fourier import these_of
 from overtone.fine import FINE
 from overtone.layers import GPLayer
 from overtone.likelihoods.base import NOISE_FLOOR
@@ -142,6 +144,32 @@ def deepened(deep: DeepGP, shallow: DeepGP) -> DeepGP:
     found = jax.tree.map(start_from, (output.kernel, output.projection), (trained.kernel, trained.projection))
     deep = eqx.tree_at(lambda m: (m.layers[-1].kernel, m.layers[-1].projection), deep, found)
     return eqx.tree_at(lambda m: m.likelihood, deep, jax.tree.map(start_from, deep.likelihood, shallow.likelihood))
+
+
+def enlarged(larger: DeepGP, trained: DeepGP) -> DeepGP:
+    """A model with more frequencies in each layer, otherwise alike, which starts from a trained one.
+
+    Further waves start as they would anyway, and so does the output layer's q(v). What the waves leave of s(b) keeps
+    its variables, although more waves leave less of it.
+    """
+    layers: Any = trained.layers[-1], larger.layers[-1]
+    few, many = (layer.features.parts for layer in layers)
+    ends = np.arange(few.order + 1)
+    places = np.concatenate([ends, len(ends) + these_of(few, many), many.num_features - len(ends) + ends])
+
+    def index(new: int, old: int) -> np.ndarray:
+        """The trained numbers' places along an axis: of features, for one input or one after the other, or not."""
+        first = many.num_features * np.arange(old // few.num_features)
+        return np.arange(old) if new == old else (first[:, None] + places).ravel()
+
+    def start_from(new, old):
+        values = np.array(new)
+        values[np.ix_(*map(index, new.shape, old.shape))] = old
+        return jax.device_put(values)
+
+    trained = eqx.tree_at(lambda m: m.layers[-1].q, trained, larger.layers[-1].q)
+    leaves, structure = jax.tree.flatten(larger)
+    return jax.tree.unflatten(structure, list(map(start_from, leaves, jax.tree.leaves(trained))))
 
 
 def skeleton(config: Config, num_inputs: int, y: np.ndarray) -> DeepGP:

@@ -1,7 +1,11 @@
-"""Is the model large enough, and in the right place? Two numbers for each layer."""
+"""Is the model large enough, and in the right place? A few numbers for each layer."""
+
+from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.stats import t as student_t
 
 from overtone.layers import GPLayer
 from overtone.model import DeepGP
@@ -31,6 +35,19 @@ def residual_fraction(
         jnp.mean(1 - jnp.sum(layer.features.whitened(layer.kernel, H) ** 2, axis=0) / layer.kernel.diag(H))
         for layer, H in _with_inputs(model, key, X, num_samples)
     ]
+
+
+def share_beyond(layer: GPLayer) -> float:
+    """Of a layer's prior variance, the share in waves beyond the last of its pinned features: about their residual.
+
+    It depends on the lengthscales alone: in w l, the spectral density of a Matern is Student's t density with 2 nu
+    degrees of freedom.
+    """
+    model: Any = unwrap(layer)
+    kernel, features = model.kernel.parts, model.features.parts
+    highest = 2 * np.pi * features.num_frequencies / np.asarray(features.b - features.a)
+    beyond = 2 * student_t.sf(highest * np.asarray(kernel.lengthscale), 2 * features.order + 1)
+    return float(np.average(beyond, weights=np.asarray(kernel.variance)))
 
 
 def _with_inputs(model: DeepGP, key, X, num_samples: int) -> list[tuple[GPLayer, Array]]:

@@ -114,9 +114,9 @@ class DeepGPEstimator(BaseEstimator):
         keep_compiled_programs()
         forget_programs_if_many()
         X, Y = self.x_scaling_.columns(X, config.dtype), Y.astype(config.dtype)
-        self.config_ = resolved(config, X, Y)
+        known, run = resolved(config, X, Y), run._replace(progress=self.verbose)
         with jax.enable_x64(True):
-            self.model_, self.history_ = train(self.config_, X, Y, run._replace(progress=self.verbose))
+            self.config_, self.model_, self.history_ = train(known, X, Y, run, grows=config.n_inducing == "auto")
         return self
 
     def _complete(self, config: Config, X: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -227,7 +227,7 @@ class DeepGPEstimator(BaseEstimator):
         arrays = io.leaves(self.model_, "model") | {"history_.loss": self.history_.loss}
         arrays |= {"x_scaling_.shift": self.x_scaling_.shift, "x_scaling_.scale": self.x_scaling_.scale}
         arrays |= {} if self.means_ is None else {"means_": self.means_}
-        config = replace(self.config_, n_layers=len(self.model_.layers))
+        config = self.config_
         about = {
             "estimator": type(self).__name__,
             "parameters": {**self.get_params(), "random_state": config.random_state},

@@ -29,6 +29,7 @@ WARM_UP, DECAY = 100, 0.5  # steps at the start (at most a quarter of all), shar
 TURN = 0.5  # seconds of training after which the clock is read
 SCORE_SHARE = 0.05  # of the time, at most, is spent on scores
 RETREATS, SMALLER = 3, 0.3  # after a step that is not finite; steps are then shorter by this factor
+ASKED = 0.25  # of the steps, after which a model may turn out too small
 PATIENCE, LEAST_STEPS, GAIN = 0.5, 3000, 1e-3  # share of the steps so far without a gain; steps before; what is a gain
 
 
@@ -64,6 +65,7 @@ class History:
     seconds: float
     scores: list[tuple[int, float]] = field(default_factory=list)
     message: str = ""
+    outgrown: bool = False
 
 
 def warm_up_and_decay(step: Array, steps: Array) -> Array:
@@ -89,6 +91,7 @@ def fit(
     describe: Callable[[M, float], dict[str, str]] | None = None,
     progress: bool = False,
     stop: Callable[[], bool] = lambda: False,
+    outgrown: Callable[[M], bool] = lambda _: False,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[M, Any, History]:
     """Minimise the expectation of a loss over the batches, by at most `steps` steps of `optim` or in about `seconds`.
@@ -100,8 +103,9 @@ def fit(
     With a `score(model, memory)`, training decays and ends once it no longer rises, and the best model is returned,
     together with its memory.
     A progress bar shows what `describe(model, loss)` returns after every `chunk` steps.
-    Training ends early once `stop()` is true. A `checkpoint` is given all that training knows, now and then, and a run
-    that finds such knowledge in it goes on from there, as if it had never stopped.
+    Training ends early once `stop()` is true, and after a quarter of the steps if the model is `outgrown` then: a
+    larger one would use the rest better. A `checkpoint` is given all that training knows, now and then, and a run that
+    finds such knowledge in it goes on from there, as if it had never stopped.
     """
     start, chunk = perf_counter(), min(chunk, steps)
     params, static = eqx.partition(model, trainable(model))
@@ -112,7 +116,7 @@ def fit(
     structure = jax.tree.structure(state)
     run, watch = compiled(_run), _Watch(score)
     losses: list[np.ndarray] = []
-    first, total, pace = 0, steps, None
+    first, total, pace, asked, too_small = 0, steps, None, False, False
     unknown = np.full(chunk, np.nan)
     message, finite, good = "", True, packed  # the last known to have a finite loss
 
@@ -135,13 +139,13 @@ def fit(
             "losses": np.concatenate(losses),
             "kept": watch.kept or (now(), state[2]),
         }
-        about = {"first": first, "total": total, "scale": scale, "seconds": perf_counter() - start}
+        about = {"first": first, "total": total, "asked": asked, "scale": scale, "seconds": perf_counter() - start}
         return arrays, {**about, "scores": watch.scores, "ending": watch.ending, "kept": watch.kept is not None}
 
     if checkpoint is not None and (found := checkpoint.load({"state": state, "good": good, "kept": (model, memory)})):
         arrays, about = found
         state, good, losses = arrays["state"], arrays["good"], [arrays["losses"]]
-        first, total, scale = about["first"], about["total"], about["scale"]
+        first, total, asked, scale = (about[name] for name in ("first", "total", "asked", "scale"))
         watch.scores, watch.ending = [(int(s), float(v)) for s, v in about["scores"]], about["ending"]
         watch.kept = arrays["kept"] if about["kept"] else None
         start -= about["seconds"]
@@ -150,6 +154,10 @@ def fit(
             if stop():
                 message = f"Training was stopped at step {first} of {total}; the model is the best so far."
                 break
+            if not asked and first >= ASKED * total:
+                asked, too_small = True, outgrown(now())
+                if too_small:
+                    break
             count = min(chunk, total - first)
             if seconds is not None:  # two turns of one step: the first takes the time of any compilation
                 count = 1 if pace is None else min(count, 1 + int(TURN / pace))
@@ -191,7 +199,7 @@ def fit(
             f"or look for extreme values in the data."
         )
         warnings.warn(message, DivergedWarning, stacklevel=2)
-    return model, memory, History(history, perf_counter() - start, watch.scores, message)
+    return model, memory, History(history, perf_counter() - start, watch.scores, message, too_small)
 
 
 class _Watch:

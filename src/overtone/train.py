@@ -17,15 +17,27 @@ import numpy as np
 import optax
 from jax.tree_util import Partial
 from jaxtyping import PRNGKeyArray
+from scipy.optimize import minimize_scalar
 
 from overtone import __version__
-from overtone.build import LEAST_NOISE, build, deepened, hidden_width, num_directions, num_features, seen, series_start
+from overtone.build import (
+    LEAST_NOISE,
+    build,
+    deepened,
+    enlarged,
+    hidden_width,
+    num_directions,
+    num_features,
+    seen,
+    series_start,
+)
 from overtone.calibration import with_calibrated_noise
 from overtone.checkpoints import FileCheckpoint, digest
 from overtone.collapsed import best_scales, collapsed_elbo, optimal_output, statistics, with_output
 from overtone.compiling import quickly_compiled
 from overtone.config import Config
 from overtone.data import Batches
+from overtone.diagnostics import share_beyond
 from overtone.fine import fine_inputs
 from overtone.fit import History, fit
 from overtone.likelihoods import AbstractNoise, FlexibleNoise, Gaussian
@@ -44,6 +56,8 @@ ANNEALED = 1000  # steps until the divergence of the hidden layers counts whole
 ADDED_WEIGHT = 0.2  # of the divergence of fine structure: with a diagonal q(v) and whole weight it learns too little
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 200, 2000  # of the rows; fewer say too little
 SCORE_DRAWS, BOUND_DRAWS = 8, 32
+GROWTH, MOST_BEYOND = 3, 0.1  # times as many frequencies, where more of a layer's variance lies beyond them
+FACTORS = (-0.5, 1.0)  # logarithms, of the variance of flexible noise
 MOST_RESERVED = 8.0  # seconds
 CALIBRATION_SHARE = 0.1  # of the time
 SHALLOW_SHARE = 0.25  # of time and steps, to find out what one layer can do
@@ -67,10 +81,17 @@ class Run(NamedTuple):
     checkpoint: str | os.PathLike | None = None
 
 
-def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tuple[DeepGP, History]:  # noqa: B008
+def train(
+    config: Config,
+    X: np.ndarray,
+    y: np.ndarray,
+    run: Run = Run(),  # noqa: B008
+    grows: bool = False,
+) -> tuple[Config, DeepGP, History]:
     """Build the model of a resolved config and fit it to X (N, D) and y (N, Q), standardised if it has units.
 
-    Call it under `jax.enable_x64(True)`: arrays keep the config's precision, and the closed-form output
+    Returns the config with the depth and the number of frequencies that the model has at last; more than at first only
+    if it `grows`. Call it under `jax.enable_x64(True)`: arrays keep the config's precision, and the closed-form output
     layer can use double precision for its one linear system.
     """
     began = perf_counter()
@@ -87,7 +108,12 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tup
         model = build(config, X, y)
         if config.limited and config.output == "collapsed":
             model = _with_best_scales(model, X, y)
-        stage = _stage(config, model, data, run, **limits(1.0, 1.0))
+        larger = _larger(config, X.shape[1]) if grows else config
+        stage = _stage(config, model, data, run, **limits(1.0, 1.0), grows=larger != config)
+        if stage.history.outgrown:
+            model = enlarged(build(larger, X, y), stage.model)
+            second = _stage(larger, model, data, run, **limits(1.0, 1 - len(stage.history.loss) / steps))
+            stage = max(stage, second, key=lambda stage: _score(stage, data))
     else:
         shallow, share = replace(config, method="vff", n_layers=1), SHALLOW_SHARE
         first = _stage(shallow, build(shallow, X, y), data, run, **limits(share, share))
@@ -95,13 +121,28 @@ def train(config: Config, X: np.ndarray, y: np.ndarray, run: Run = Run()) -> tup
         if not config.max_time or left["seconds"] > share * config.max_time:  # otherwise compiling took it all
             deep = deepened(build(config, X, y), first.model)
             second = _stage(config, deep, data, run, **left)
-            stage = max(first, second, key=lambda stage: _score(config, stage, data))
-    model = stage.model
+            stage = max(first, second, key=lambda stage: _score(stage, data))
+    model = _with_tested_noise(stage, data)
     if config.output == "collapsed" and config.preset != "paper":
         seconds = CALIBRATION_SHARE * config.max_time if config.max_time else math.inf
         model = with_calibrated_noise(model, stage.key, X, y, seconds)
     model = _finished(config, model, stage.key, X, y)
-    return model, replace(stage.history, seconds=perf_counter() - began)
+    kept = replace(config, n_layers=len(model.layers), n_inducing=stage.config.n_inducing)
+    return kept, model, replace(stage.history, seconds=perf_counter() - began)
+
+
+def _larger(config: Config, num_inputs: int) -> Config:
+    """With more frequencies for each of several inputs, as many as are affordable; or the same, if it cannot grow."""
+    num = int(config.n_inducing)
+    if not config.pinned or num_inputs == 1 or config.output == "adam":
+        return config
+    most = (AUTO_FEATURES // num_directions(config, num_inputs) - 5) // 2
+    return replace(config, n_inducing=max(num, min(GROWTH * num, most)))
+
+
+def _outgrown(model: DeepGP) -> bool:
+    """Do trained kernels have much variance in waves that the features of their layers lack?"""
+    return any(share_beyond(layer) > MOST_BEYOND for layer in model.layers)
 
 
 def _with_best_scales(model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:
@@ -123,13 +164,16 @@ class Data(NamedTuple):
 
 
 class Stage(NamedTuple):
+    config: Config
     model: DeepGP
     key: PRNGKeyArray
     history: History
 
 
-def _stage(config: Config, model: DeepGP, data: Data, run: Run, *, steps: int, seconds: float | None) -> Stage:
-    """Train a model for as many steps or seconds."""
+def _stage(
+    config: Config, model: DeepGP, data: Data, run: Run, *, steps: int, seconds: float | None, grows: bool = False
+) -> Stage:
+    """Train a model for as many steps or seconds; one that grows, until it is found too small."""
     output, memory = config.output, None
     X, y = data.X[data.rows], data.y[data.rows]
     num_data = jax.device_put(np.asarray(len(X), config.dtype))
@@ -143,7 +187,7 @@ def _stage(config: Config, model: DeepGP, data: Data, run: Run, *, steps: int, s
     key, checkpoint = jax.random.key(config.random_state), None
     if run.checkpoint is not None:
         identity = {**asdict(config), "steps": steps, "data": digest(data.X, data.y), "version": __version__}
-        checkpoint = FileCheckpoint(run.checkpoint, f"{config.num_layers}-layers", identity)
+        checkpoint = FileCheckpoint(run.checkpoint, f"{config.num_layers}-layers-{config.n_inducing}", identity)
 
     def score(model: DeepGP, memory: OutputMemory | None) -> float:
         sums = (memory.gram, memory.projected) if memory is not None else None
@@ -164,18 +208,41 @@ def _stage(config: Config, model: DeepGP, data: Data, run: Run, *, steps: int, s
         describe=_describe,
         progress=run.progress,
         stop=run.stop,
+        outgrown=_outgrown if grows else lambda _: False,
         checkpoint=checkpoint,
     )
     if memory is not None:
         model = _with_output(model, memory.gram, memory.projected)
-    return Stage(model, key, history)
+    return Stage(config, model, key, history)
 
 
-def _score(config: Config, stage: Stage, data: Data) -> float:
+def _with_tested_noise(stage: Stage, data: Data) -> DeepGP:
+    """Flexible noise, which training makes too small where the model has learned its rows by heart, times a factor.
+
+    It is the one that rows which training has not seen find best.
+    """
+    model, noise = stage.model, stage.model.likelihood
+    if not isinstance(noise, FlexibleNoise) or not len(data.held_out):
+        return model
+    X, y = data.X[data.held_out], data.y[data.held_out]
+
+    def scaled(log_factor: float) -> DeepGP:
+        return eqx.tree_at(lambda m: m.likelihood, model, noise.scaled(log_factor))
+
+    def loss(log_factor: float) -> float:
+        value = held_out_density(scaled(log_factor), stage.key, X, y)
+        return -value if np.isfinite(value) else np.inf
+
+    found: Any = minimize_scalar(loss, bounds=FACTORS, method="bounded", options={"xatol": 0.03, "maxiter": 10})
+    best = found.x if found.fun < loss(0.0) else 0.0
+    return scaled(best)
+
+
+def _score(stage: Stage, data: Data) -> float:
     """How good is a model? By the log density of held-out rows or, without them, by the bound."""
     if len(data.held_out):
         return max((value for _, value in stage.history.scores), default=-np.inf)
-    model = _finished(config, stage.model, stage.key, data.X, data.y)
+    model = _finished(stage.config, stage.model, stage.key, data.X, data.y)
     return float(bound(model, jax.random.fold_in(stage.key, 1), BOUND_DRAWS, data.X, data.y))
 
 

@@ -88,6 +88,10 @@ class FlexibleNoise(eqx.Module):
         log_weights, means, log_variances = (jnp.moveaxis(v, 1, 2).reshape(len(v), *shape, -1) for v in values)
         return MixtureNoise(jax.nn.log_softmax(log_weights, axis=0), means, NOISE_FLOOR + jnp.exp(log_variances))
 
+    def scaled(self, log_factor: float) -> "FlexibleNoise":
+        """With all variances times a factor."""
+        return FlexibleNoise(self.base.at[2].add(np.asarray(log_factor, self.base.dtype)), self.weight)
+
     def kl(self) -> Float[Array, ""]:
         """What the prior takes off: -log N(w; 0, I), up to a constant."""
         return 0.5 * jnp.sum(self.weight**2)
