@@ -188,3 +188,19 @@ def test_training_ends_when_the_score_no_longer_rises_and_the_best_model_is_kept
     best = max(history.scores, key=lambda pair: pair[1])
     assert -abs(float(unwrap(model).slope) - 2.0) == pytest.approx(best[1])
     assert best[1] > history.scores[-1][1]
+
+
+@pytest.mark.parametrize("chunk", [10, 100])
+def test_a_model_is_asked_once_whether_it_is_too_small(chunk):
+    asked = []
+
+    def outgrown(model):
+        asked.append(float(unwrap(model).slope))
+        return len(asked) > 1
+
+    model, _, history = run(Line(Positive(1.0), Fixed(1.0)), steps=200, outgrown=outgrown, chunk=chunk)
+    assert len(asked) == 1
+    assert (len(history.loss), history.outgrown) == (200, False)
+    model, _, history = run(Line(Positive(1.0), Fixed(1.0)), steps=200, outgrown=outgrown, chunk=chunk)
+    assert (len(history.loss), history.outgrown) == (max(50, chunk), True)
+    assert float(unwrap(model).slope) == asked[1]

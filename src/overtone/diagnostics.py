@@ -38,13 +38,13 @@ def residual_fraction(
 
 
 def share_beyond(layer: GPLayer) -> float:
-    """Of a layer's prior variance, the share in waves beyond the last of its pinned features: about their residual.
+    """Of a layer's prior variance, the share in waves beyond the last of its pinned features.
 
-    It depends on the lengthscales alone: in w l, the spectral density of a Matern is Student's t density with 2 nu
-    degrees of freedom.
+    That is about the residual that many of them leave; few, with the states at both ends, leave less. It depends on the
+    lengthscales alone: in w l, the spectral density of a Matern is Student's t density with 2 nu degrees of freedom.
     """
-    model: Any = unwrap(layer)
-    kernel, features = model.kernel.parts, model.features.parts
+    plain: Any = unwrap(layer)
+    kernel, features = plain.kernel.parts, plain.features.parts
     highest = 2 * np.pi * features.num_frequencies / np.asarray(features.b - features.a)
     beyond = 2 * student_t.sf(highest * np.asarray(kernel.lengthscale), 2 * features.order + 1)
     return float(np.average(beyond, weights=np.asarray(kernel.variance)))
