@@ -37,7 +37,6 @@ have the settings of their documentation (`gpytorch_curve.py`, `gpflux_curve.py`
 k-means points, 128 for deep GPs, 300 for the DSPP, 500 for the SVGP. `overtone` has default settings, and so do its
 other methods, `overtone-dgp`, `overtone-vff` and `overtone-svgp` (30 s, one seed). Boosting is scikit-learn's
 HistGradientBoostingRegressor with its defaults.
-Some peers have fewer seeds than ours, see `quality.jsonl`.
 Ours are tested on every eleventh of power_household's 204,928 later rows.
 """
 

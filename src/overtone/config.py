@@ -25,7 +25,8 @@ class Config:
     n_layers: number of GP layers. "auto" is 1 for the shallow methods and 2 for the deep ones; but with one input, and
         not the paper's preset, "id-dgp" trains one layer first, then two, and keeps the better model.
     n_inducing: frequencies (M of them are 2M + 1 inducing variables per input) or inducing points. "auto" takes as many
-        frequencies as the target's spectrum asks for, and 100 points.
+        frequencies as the target's spectrum asks for, three times as many for each of several inputs once training
+        shows that those are too few, and 100 points.
     hidden_width: units in each hidden layer; None is the number of inputs, at most 10.
     n_projections: directions along which the functions of a layer of Fourier features vary, which are learned; as many
         as inputs are the inputs themselves. None is 2D + 1 for D inputs, at most 40; for one input, the input itself.
