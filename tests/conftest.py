@@ -11,7 +11,7 @@ from jaxtyping import install_import_hook
 NAMES = (
     "params", "linalg", "trigpoly", "quadratic", "kernels", "variational", "features", "means", "scaling", "layers",
     "likelihoods", "mixture", "discrete", "model", "diagnostics", "collapsed", "calibration", "natural",
-    "build", "train", "data", "fit", "spectrum", "fine", "predictions",
+    "build", "decide", "train", "data", "fit", "spectrum", "fine", "predictions",
 )  # fmt: skip
 CHECKED = [f"overtone.{name}" for name in NAMES]
 with install_import_hook(CHECKED, "beartype.beartype"):

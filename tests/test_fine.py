@@ -8,11 +8,11 @@ import pytest
 
 from overtone.build import build
 from overtone.config import Config
+from overtone.decide import resolved
 from overtone.fine import FINE_SHARE, fine_inputs, fine_share, left_by_lines
 from overtone.params import unwrap
 from overtone.pathwise import draw_path
 from overtone.sklearn import DeepGPRegressor
-from overtone.train import resolved
 
 RNG = np.random.default_rng(0)
 PLACES, LEVELS = RNG.uniform(size=300), RNG.standard_normal(300)  # a column that tells groups of rows apart

@@ -9,13 +9,14 @@ from scipy.integrate import quad
 
 from overtone.build import build, enlarged
 from overtone.config import Config
+from overtone.decide import larger
 from overtone.diagnostics import residual_fraction, share_beyond
 from overtone.fit import History
 from overtone.likelihoods import FlexibleNoise
 from overtone.params import Positive, unwrap
 from overtone.sklearn import DeepGPRegressor, load
 from overtone.spectrum import matern_density
-from overtone.train import Data, Stage, _larger, _with_tested_noise, held_out_density
+from overtone.train import Data, Stage, _with_tested_noise, held_out_density
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(size=(2500, 2))
@@ -66,11 +67,11 @@ def test_an_enlarged_model_starts_as_the_functions_of_the_trained_one(x64, covar
 
 def test_only_frequencies_that_were_left_to_the_data_grow_and_only_as_many_as_are_affordable():
     config = Config(n_inducing=6, output="natural")
-    assert _larger(config, 2).n_inducing == 18
-    assert _larger(config, 12).n_inducing == 17  # 25 directions, 1,000 features
+    assert larger(config, 2).n_inducing == 18
+    assert larger(config, 12).n_inducing == 17  # 25 directions, 1,000 features
     for stays in (Config(n_inducing=6, output="adam"), Config("dgp", n_inducing=6), Config(n_inducing=60)):
-        assert _larger(stays, 12) == stays
-    assert _larger(config, 1) == config
+        assert larger(stays, 12) == stays
+    assert larger(config, 1) == config
 
 
 def test_a_model_that_is_too_small_goes_on_with_more_frequencies(monkeypatch, tmp_path):

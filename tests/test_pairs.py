@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from overtone.config import Config
+from overtone.decide import resolved
 from overtone.features import FourierFeatures, PairProducts, PinnedFourierFeatures
 from overtone.kernels import Matern32, Products
 from overtone.sklearn import DeepGPRegressor
-from overtone.train import resolved
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(size=(30, 4))

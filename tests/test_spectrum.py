@@ -8,6 +8,7 @@ import pytest
 from overtone.build import build
 from overtone.collapsed import collapsed_elbo
 from overtone.config import Config
+from overtone.decide import resolved
 from overtone.kernels import Matern12, Matern32, Matern52
 from overtone.spectrum import (
     FEWEST,
@@ -18,7 +19,6 @@ from overtone.spectrum import (
     noise_of_series,
     start_of_series,
 )
-from overtone.train import resolved
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(size=2000))

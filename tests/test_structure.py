@@ -32,6 +32,7 @@ ORDER = [
     {"collapsed", "predictions", "diagnostics", "pathwise"},
     {"natural", "calibration", "functions"},
     {"build"},
+    {"decide"},
     {"train"},
     {"estimator"},
     {"sklearn"},

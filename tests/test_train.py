@@ -8,6 +8,7 @@ import pytest
 
 from overtone.build import build, deepened
 from overtone.config import Config
+from overtone.decide import TooFewFrequenciesWarning, resolved
 from overtone.model import elbo, layer_marginals
 from overtone.natural import OutputMemory, natural_elbo, site_sums
 from overtone.params import unwrap
@@ -15,11 +16,9 @@ from overtone.sklearn import DeepGPRegressor
 from overtone.train import (
     ADDED_WEIGHT,
     ANNEALED,
-    TooFewFrequenciesWarning,
     _hold_out,
     held_out_density,
     negative_natural,
-    resolved,
 )
 
 RNG = np.random.default_rng(0)

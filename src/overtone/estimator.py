@@ -17,12 +17,13 @@ from overtone import diagnostics, io, predictions
 from overtone.build import skeleton
 from overtone.compiling import forget_programs_if_many, keep_compiled_programs, quickly_compiled
 from overtone.config import PARAMETERS, Config
+from overtone.decide import resolved
 from overtone.fit import History
 from overtone.functions import FunctionDraws
 from overtone.gaps import blank, count, refusal, settled
 from overtone.pathwise import draw_paths
 from overtone.scaling import Affine, unit_interval
-from overtone.train import Run, resolved, train
+from overtone.train import Run, train
 
 log = logging.getLogger(__name__)
 DIAGNOSED = 10_000  # rows, at most

@@ -2,11 +2,9 @@
 
 import math
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import lru_cache, reduce
-from itertools import product
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -25,11 +23,6 @@ from overtone.build import (
     build,
     deepened,
     enlarged,
-    hidden_width,
-    num_directions,
-    num_features,
-    seen,
-    series_start,
 )
 from overtone.calibration import with_calibrated_noise
 from overtone.checkpoints import FileCheckpoint, digest
@@ -37,40 +30,28 @@ from overtone.collapsed import best_scales, collapsed_elbo, optimal_output, stat
 from overtone.compiling import quickly_compiled
 from overtone.config import Config
 from overtone.data import Batches
+from overtone.decide import larger
 from overtone.diagnostics import share_beyond
-from overtone.fine import fine_inputs
 from overtone.fit import History, fit
 from overtone.likelihoods import AbstractNoise, FlexibleNoise, Gaussian
 from overtone.model import DeepGP, elbo
 from overtone.natural import OutputMemory, natural_elbo, site_sums
 from overtone.params import Positive, unwrap
 from overtone.predictions import bound, log_density, over_rows
-from overtone.spectrum import frequencies
 
 OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the output layer; rows at a time
 MOST_FINISH_ROWS = 200_000  # to go through once more after training; with more, the average over batches is as good
-MOST_FEATURES = 3000  # whose joint covariance is affordable
-SERIES_ROWS, TABLE_ROWS = 4096, 1024  # of a series, of a table, to take as one batch
 UNLIMITED, USUAL_STEPS = 10**6, 5000
 ANNEALED = 1000  # steps until the divergence of the hidden layers counts whole
 ADDED_WEIGHT = 0.2  # of the divergence of fine structure: with a diagonal q(v) and whole weight it learns too little
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 200, 2000  # of the rows; fewer say too little
 SCORE_DRAWS, BOUND_DRAWS = 8, 32
-GROWTH, MOST_BEYOND = 3, 0.1  # times as many frequencies, where more of a layer's variance lies beyond them
+MOST_BEYOND = 0.1  # of a layer's variance, in waves that its features lack; with more, it grows
 FACTORS = (-0.5, 1.0)  # logarithms, of the variance of flexible noise
 MOST_RESERVED = 8.0  # seconds
 CALIBRATION_SHARE = 0.1  # of the time
 SHALLOW_SHARE = 0.25  # of time and steps, to find out what one layer can do
-FAR_MORE, MOST_BLOCKS = 8, 200
-DEEP_FREQUENCIES, DEEP_PRODUCTS = 100, 200_000  # a long series with more cycles needs them more than depth
-AUTO_FEATURES, FEWEST_FREQUENCIES, USUAL_POINTS = 1000, 4, 100
-CLEARLY, MOST_PRODUCTS = 0.5, 40_000_000  # nats per row; rows times frequencies that are quick enough in closed form
 LIMITED_NOISES, LIMITED_SCALES = np.geomspace(1.1 * LEAST_NOISE, 1, 73), np.geomspace(1e-3, 1e3, 25)
-GROWTHS, SERIES_KERNELS, WORTH = (1, 1.4), ("matern32", "matern52"), 0.1  # nats per row, for the next to be chosen
-
-
-class TooFewFrequenciesWarning(UserWarning):
-    """The model cannot follow the waves of its target."""
 
 
 class Run(NamedTuple):
@@ -104,24 +85,26 @@ def train(
         time = config.max_time and until * max(0.85 * config.max_time, config.max_time - MOST_RESERVED)
         return {"steps": max(1, round(share * steps)), "seconds": time and time - (perf_counter() - began)}
 
+    def better(*stages: Stage) -> Stage:
+        return max(stages, key=lambda stage: _score(stage, data))
+
     if not config.chooses_depth:
         model = build(config, X, y)
         if config.limited and config.output == "collapsed":
             model = _with_best_scales(model, X, y)
-        larger = _larger(config, X.shape[1]) if grows else config
-        stage = _stage(config, model, data, run, **limits(1.0, 1.0), grows=larger != config)
+        more = larger(config, X.shape[1]) if grows else config
+        stage = _stage(config, model, data, run, **limits(1.0, 1.0), grows=more != config)
         if stage.history.outgrown:
-            model = enlarged(build(larger, X, y), stage.model)
-            second = _stage(larger, model, data, run, **limits(1.0, 1 - len(stage.history.loss) / steps))
-            stage = max(stage, second, key=lambda stage: _score(stage, data))
+            model = enlarged(build(more, X, y), stage.model)
+            left = limits(1.0, 1 - len(stage.history.loss) / steps)
+            stage = better(stage, _stage(more, model, data, run, **left))
     else:
         shallow, share = replace(config, method="vff", n_layers=1), SHALLOW_SHARE
         first = _stage(shallow, build(shallow, X, y), data, run, **limits(share, share))
         stage, left = first, limits(1.0, 1 - share)
         if not config.max_time or left["seconds"] > share * config.max_time:  # otherwise compiling took it all
-            deep = deepened(build(config, X, y), first.model)
-            second = _stage(config, deep, data, run, **left)
-            stage = max(first, second, key=lambda stage: _score(stage, data))
+            model = deepened(build(config, X, y), first.model)
+            stage = better(first, _stage(config, model, data, run, **left))
     model = _with_tested_noise(stage, data)
     if config.output == "collapsed" and config.preset != "paper":
         seconds = CALIBRATION_SHARE * config.max_time if config.max_time else math.inf
@@ -129,15 +112,6 @@ def train(
     model = _finished(config, model, stage.key, X, y)
     kept = replace(config, n_layers=len(model.layers), n_inducing=stage.config.n_inducing)
     return kept, model, replace(stage.history, seconds=perf_counter() - began)
-
-
-def _larger(config: Config, num_inputs: int) -> Config:
-    """With more frequencies for each of several inputs, as many as are affordable; or the same, if it cannot grow."""
-    num = int(config.n_inducing)
-    if not config.pinned or num_inputs == 1 or config.output == "adam":
-        return config
-    most = (AUTO_FEATURES // num_directions(config, num_inputs) - 5) // 2
-    return replace(config, n_inducing=max(num, min(GROWTH * num, most)))
 
 
 def _outgrown(model: DeepGP) -> bool:
@@ -244,88 +218,6 @@ def _score(stage: Stage, data: Data) -> float:
         return max((value for _, value in stage.history.scores), default=-np.inf)
     model = _finished(stage.config, stage.model, stage.key, data.X, data.y)
     return float(bound(model, jax.random.fold_in(stage.key, 1), BOUND_DRAWS, data.X, data.y))
-
-
-def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
-    """The config with all that it leaves to the data decided, but for the depth where both should be tried."""
-    if config.n_inducing == "auto":
-        config = _grown(replace(config, n_inducing=_num_inducing(config, X, y)), X, y)
-    elif (
-        config.fourier
-        and X.shape[1] == 1
-        and FAR_MORE * int(config.n_inducing) < (needed := frequencies(X, seen(config, y)))
-    ):
-        warnings.warn(
-            f"n_inducing={config.n_inducing} frequencies are far too few for this series, whose waves ask for about "
-            f"{needed}; use n_inducing='auto', or more of them.",
-            TooFewFrequenciesWarning,
-            stacklevel=3,
-        )
-    if config.chooses_depth and X.shape[1] > 1:
-        config = replace(config, n_layers=2)
-    elif config.chooses_depth and _is_better_shallow(config, X, y):
-        config = replace(config, n_layers=1)
-    if config.fine_inputs == "auto":
-        able = config.pinned and config.num_layers > 1
-        config = replace(config, fine_inputs=fine_inputs(X, seen(config, y)) if able else ())
-    elif any(not 0 <= j < X.shape[1] for j in config.fine):
-        raise ValueError(f"fine_inputs must be from 0 to {X.shape[1] - 1}; got {config.fine_inputs!r}.")
-    if any(not 0 <= j < X.shape[1] for pair in config.pairs for j in pair):
-        raise ValueError(f"pairs must be of inputs from 0 to {X.shape[1] - 1}; got {config.pairs!r}.")
-    if config.covariance == "auto":
-        blocks = num_directions(config, X.shape[1]) * hidden_width(config, X.shape[1]) if config.fourier else 1
-        config = replace(config, covariance="mean-field" if blocks > MOST_BLOCKS else "block")
-    if config.band_limited == "auto":
-        config = replace(config, band_limited="yes" if _is_band_limited(config, X, y) else "no")
-    output, likelihood = config.output, config.likelihood
-    closed_form = config.likelihood_name == "gaussian" and not np.isnan(y).any()
-    most_rows = SERIES_ROWS if X.shape[1] == 1 else max(TABLE_ROWS, config.batch_size)
-    if output == "auto" and (len(X) <= most_rows or config.limited) and closed_form:
-        output = "collapsed"
-    if output == "auto":
-        most = MOST_FEATURES / seen(config, y).shape[1] ** 0.5  # each function has a covariance of its own
-        output = "adam" if config.preset == "paper" or num_features(config, X.shape[1]) > most else "natural"
-    if output == "collapsed" and not closed_form:
-        raise ValueError("output='collapsed' needs likelihood='gaussian' and complete targets; use output='natural'.")
-    if likelihood == "auto":
-        likelihood = "flexible" if output == "natural" else "gaussian"
-    return replace(config, output=output, likelihood=likelihood)
-
-
-def _is_better_shallow(config: Config, X: np.ndarray, y: np.ndarray) -> bool:
-    """Has a series so many cycles, or such clear ones, that one layer had better have all the time?"""
-    num = int(config.n_inducing)
-    if num <= DEEP_FREQUENCIES:
-        return False
-    return len(X) * num > DEEP_PRODUCTS or _is_band_limited(replace(config, n_layers=1), X, y)
-
-
-def _grown(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
-    """More frequencies, and a smoother kernel, where the spectrum of a series says that they are worth it."""
-    best, chosen, num = -np.inf, config, int(config.n_inducing)
-    most = max(num, min(AUTO_FEATURES, len(X) // 3))
-    for growth, kernel in product(GROWTHS, SERIES_KERNELS if config.kernel == "auto" else (config.kernel,)):
-        tried = replace(config, kernel=kernel, n_inducing=min(most, round(growth * num)))
-        if (start := series_start(tried, X, y)) and start.bound > best + WORTH:
-            best, chosen = start.bound, tried
-    return chosen
-
-
-def _is_band_limited(config: Config, X: np.ndarray, y: np.ndarray) -> bool:
-    """Does the spectrum of a series have nothing beyond its last frequency, where a kernel would have something?"""
-    if X.shape[1] > 1 or not config.pinned or config.chooses_depth or config.num_layers > 1:
-        return False
-    if config.likelihood_name != "gaussian" or np.isnan(y).any() or len(X) * int(config.n_inducing) > MOST_PRODUCTS:
-        return False
-    with_tail, without = (series_start(replace(config, band_limited=each), X, y) for each in ("no", "yes"))
-    return with_tail is not None and without is not None and without.bound > with_tail.bound + CLEARLY
-
-
-def _num_inducing(config: Config, X: np.ndarray, y: np.ndarray) -> int:
-    if not config.fourier:
-        return min(USUAL_POINTS, len(X))
-    most = (AUTO_FEATURES // num_directions(config, X.shape[1]) - 5) // 2 if X.shape[1] > 1 else AUTO_FEATURES
-    return max(FEWEST_FREQUENCIES, min(frequencies(X, seen(config, y)), most))
 
 
 def _finished(config: Config, model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) -> DeepGP:
