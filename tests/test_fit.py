@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from overtone.data import Batches
-from overtone.fit import DivergedWarning, fit, warm_up_and_decay
+from overtone.fit import DivergedWarning, fit, two_cycles, warm_up_and_decay
 from overtone.params import Fixed, Positive, trainable, unwrap
 
 
@@ -174,6 +174,17 @@ def test_warm_up_and_decay_rise_stay_and_fall():
     np.testing.assert_allclose(scale[100:500], 1, atol=1e-5)
     assert np.all(np.diff(scale[501:]) < 0)
     assert scale[-1] == pytest.approx(0.01, abs=1e-3)
+
+
+def test_two_cycles_are_a_short_one_and_a_long_one():
+    def scales(schedule, steps):
+        return np.asarray(jax.vmap(lambda step: schedule(step, jnp.asarray(steps)))(jnp.arange(steps)))
+
+    short, long = scales(warm_up_and_decay, 250), scales(warm_up_and_decay, 751)
+    np.testing.assert_allclose(scales(two_cycles, 1001), np.concatenate([short, long]), rtol=1e-6)
+    for steps in (1, 2, 3, 4, 5, 9):
+        few = scales(two_cycles, steps)
+        assert np.all((few > 0) & (few <= 1))
 
 
 def test_training_ends_when_the_score_no_longer_rises_and_the_best_model_is_kept(monkeypatch):

@@ -32,7 +32,7 @@ from overtone.config import Config
 from overtone.data import Batches
 from overtone.decide import larger
 from overtone.diagnostics import share_beyond
-from overtone.fit import History, fit
+from overtone.fit import History, fit, two_cycles, warm_up_and_decay
 from overtone.likelihoods import AbstractNoise, FlexibleNoise, Gaussian
 from overtone.model import DeepGP, elbo
 from overtone.natural import OutputMemory, natural_elbo, site_sums
@@ -178,6 +178,7 @@ def _stage(
         steps=steps,
         seconds=seconds,
         score=score if len(data.held_out) else None,
+        schedule=two_cycles if output == "natural" and len(data.held_out) else warm_up_and_decay,
         memory=memory,
         describe=_describe,
         progress=run.progress,
