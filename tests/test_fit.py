@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.tree_util import Partial
 
 from overtone.data import Batches
 from overtone.fit import DivergedWarning, fit, two_cycles, warm_up_and_decay
@@ -176,14 +177,16 @@ def test_warm_up_and_decay_rise_stay_and_fall():
     assert scale[-1] == pytest.approx(0.01, abs=1e-3)
 
 
-def test_two_cycles_are_a_short_one_and_a_long_one():
+def test_two_cycles_are_a_short_one_and_a_long_one_if_steps_are_many():
     def scales(schedule, steps):
         return np.asarray(jax.vmap(lambda step: schedule(step, jnp.asarray(steps)))(jnp.arange(steps)))
 
+    cycles = Partial(two_cycles, many=jnp.asarray(1001))
     short, long = scales(warm_up_and_decay, 250), scales(warm_up_and_decay, 751)
-    np.testing.assert_allclose(scales(two_cycles, 1001), np.concatenate([short, long]), rtol=1e-6)
+    np.testing.assert_allclose(scales(cycles, 1001), np.concatenate([short, long]), atol=1e-6)
+    np.testing.assert_allclose(scales(cycles, 1000), scales(warm_up_and_decay, 1000), atol=1e-6)
     for steps in (1, 2, 3, 4, 5, 9):
-        few = scales(two_cycles, steps)
+        few = scales(Partial(two_cycles, many=jnp.asarray(1)), steps)
         assert np.all((few > 0) & (few <= 1))
 
 

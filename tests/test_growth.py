@@ -66,12 +66,12 @@ def test_an_enlarged_model_starts_as_the_functions_of_the_trained_one(x64, covar
 
 
 def test_only_frequencies_that_were_left_to_the_data_grow_and_only_as_many_as_are_affordable():
-    config = Config(n_inducing=6, output="natural")
-    assert larger(config, 2).n_inducing == 18
-    assert larger(config, 12).n_inducing == 17  # 25 directions, 1,000 features
+    config, table = Config(n_inducing=6, output="natural"), np.zeros((1, 12))
+    assert larger(config, np.zeros((1, 2))).n_inducing == 18
+    assert larger(config, table).n_inducing == 17  # 25 directions, 1,000 features
     for stays in (Config(n_inducing=6, output="adam"), Config("dgp", n_inducing=6), Config(n_inducing=60)):
-        assert larger(stays, 12) == stays
-    assert larger(config, 1) == config
+        assert larger(stays, table) == stays
+    assert larger(config, np.zeros((1, 1))) == config
 
 
 def test_a_model_that_is_too_small_goes_on_with_more_frequencies(monkeypatch, tmp_path):

@@ -23,7 +23,7 @@ from overtone.likelihoods.base import NOISE_FLOOR
 from overtone.means import Linear, Zero, linear_weight
 from overtone.model import DeepGP
 from overtone.params import Fixed, Positive, unwrap
-from overtone.scaling import Affine, Columns, Identity, Projection, directions, unit_interval
+from overtone.scaling import Affine, Columns, Identity, Projection, WithWaves, directions, unit_interval
 from overtone.spectrum import Start, noise_of_series, start_of_series
 from overtone.variational import AbstractGaussian, Full, LowRank, MeanField
 
@@ -59,7 +59,7 @@ NOISE = 0.1  # variance, for a target of variance 1
 def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
     """A model of the config, initialised for inputs X (N, D) and targets y (N, Q), standardised if they have units."""
     dtype = np.dtype(config.dtype)
-    num_hidden = hidden_width(config, X.shape[1])
+    num_hidden = hidden_width(config, num_columns(config, X))
     start = series_start(config, X, y)
     likelihood = _likelihood(config, X, y, start, dtype)
     num_functions = jax.eval_shape(lambda: unwrap(likelihood).reference).shape[0]
@@ -67,7 +67,9 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
     for depth in range(config.num_layers):
         last = depth == config.num_layers - 1
         scaling = unit_interval(H if depth else X)
-        H = scaling(H)
+        if config.cycles and depth == 0:
+            scaling = WithWaves(scaling, np.array(config.cycles))
+        H = np.asarray(scaling(H))
         num_outputs = num_functions if last else num_hidden
         weight = linear_weight(H, num_outputs)
         mean = Zero(num_outputs) if last else Linear(Fixed(weight.astype(dtype)))
@@ -88,7 +90,7 @@ def build(config: Config, X: np.ndarray, y: np.ndarray) -> DeepGP:
     return DeepGP(tuple(layers), likelihood)
 
 
-def _added(config: Config, scaling: Affine, num_outputs: int, dtype: np.dtype) -> GPLayer | None:
+def _added(config: Config, scaling: Affine | WithWaves, num_outputs: int, dtype: np.dtype) -> GPLayer | None:
     """What the first of several layers adds: functions of single inputs with fine structure, and of pairs of inputs."""
     kind, added = KERNELS[config.kernel_name], None
 
@@ -122,7 +124,7 @@ def _likelihood(config: Config, X: np.ndarray, y: np.ndarray, start: Start | Non
     noise = max(noise, 1.1 * least)  # a spectrum without any noise asks for less than likelihoods can have
     if config.limited and kind is likelihoods.Gaussian:
         return likelihoods.Gaussian(Positive(np.full(y.shape[1], noise, dtype), lower=LEAST_NOISE))
-    return kind.start(y, noise, num_features(config, X.shape[1]), dtype)
+    return kind.start(y, noise, num_features(config, num_columns(config, X)), dtype)
 
 
 def seen(config: Config, y: np.ndarray) -> np.ndarray:
@@ -181,6 +183,11 @@ def skeleton(config: Config, num_inputs: int, y: np.ndarray) -> DeepGP:
     output = model.layers[-1]
     joint = (1, output.num_outputs, output.features.num_features)  # as the closed form leaves it
     return eqx.tree_at(lambda m: m.layers[-1].q, model, Full.start(joint, OUTER_VARIANCE, np.dtype(config.dtype)))
+
+
+def num_columns(config: Config, X: np.ndarray) -> int:
+    """Of the first layer: the inputs, and a cosine and a sine of each wave of several of them."""
+    return X.shape[1] + 2 * len(config.cycles)
 
 
 def num_directions(config: Config, num_inputs: int) -> int:

@@ -61,12 +61,19 @@ def _inputs(text: str) -> tuple[int, ...] | str:
     return text if text == "auto" else tuple(int(number("--fine-inputs", part)) for part in text.split(",") if part)
 
 
+def _waves(text: str) -> tuple[tuple[float, ...], ...] | str:
+    if text == "auto":
+        return text
+    return tuple(tuple(number("--waves", part) for part in wave.split(":")) for wave in text.split(",") if wave)
+
+
 def _pairs(text: str) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(number("--pairs", part)) for part in pair.split(":")) for pair in text.split(",") if pair)
 
 
 TYPES = {
     "fine_inputs": _inputs,
+    "waves": _waves,
     "pairs": _pairs,
     "max_time": _seconds,
     "interval": _interval,

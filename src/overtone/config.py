@@ -1,6 +1,7 @@
 """One frozen Config is the source of the estimator's parameters and of a model's recipe."""
 
 from dataclasses import dataclass, fields
+from math import isfinite
 from numbers import Integral, Real
 
 METHODS = ("id-dgp", "dgp", "vff", "svgp")
@@ -32,6 +33,9 @@ class Config:
         as inputs are the inputs themselves. None is 2D + 1 for D inputs, at most 40; for one input, the input itself.
     fine_inputs: numbers of the inputs, from 0, whose fine structure the first of several layers follows, by a function
         of 500 frequencies each. "auto" finds them in the spectrum of the target along each of several inputs.
+    waves: of several inputs together, such as a front that moves along a road, each by its cycles over the range of
+        each input; their cosines and sines become further inputs. "auto" finds them in the spectrum of the target
+        along each pair of several inputs.
     pairs: of inputs, by their numbers from 0, such as ((0, 1), (0, 2)), for each of which the first of several layers
         has a function of both together, by products of features: where one input matters in another way at each value
         of the other one, and projections do not find it.
@@ -78,6 +82,7 @@ class Config:
     hidden_width: int | None = None
     n_projections: int | None = None
     fine_inputs: tuple[int, ...] | str = "auto"
+    waves: tuple[tuple[float, ...], ...] | str = "auto"
     pairs: tuple[tuple[int, int], ...] = ()
     kernel: str = "auto"
     covariance: str = "auto"
@@ -113,6 +118,11 @@ class Config:
     def fine(self) -> tuple[int, ...]:
         """The inputs with fine structure, as far as decided."""
         return () if isinstance(self.fine_inputs, str) or not self.pinned else self.fine_inputs
+
+    @property
+    def cycles(self) -> tuple[tuple[float, ...], ...]:
+        """The waves of several inputs together, as far as decided."""
+        return () if isinstance(self.waves, str) else self.waves
 
     @property
     def num_layers(self) -> int:
@@ -172,6 +182,11 @@ class Config:
                 _check_whole(name, getattr(self, name), or_else=' or "auto"')
         if isinstance(self.fine_inputs, str) and self.fine_inputs != "auto":
             raise ValueError(f"fine_inputs must be numbers of inputs or 'auto'; got {self.fine_inputs!r}.")
+        if self.waves != "auto" and not _are_waves(self.waves):
+            raise ValueError(
+                f"waves must be 'auto' or cycles over the range of each input, for each wave, such as ((10, 8, 0),); "
+                f"got {self.waves!r}."
+            )
         if not isinstance(self.pairs, tuple) or not all(_is_pair(pair) for pair in self.pairs):
             raise ValueError(f"pairs must be pairs of different inputs, such as ((0, 1), (0, 2)); got {self.pairs!r}.")
         if self.pairs and not (self.pinned and self.num_layers > 1):
@@ -207,6 +222,12 @@ def _is_pair(value: object) -> bool:
     if not isinstance(value, tuple) or len(value) != 2 or value[0] == value[1]:
         return False
     return all(isinstance(each, Integral) for each in value)
+
+
+def _are_waves(value: object) -> bool:
+    if not isinstance(value, tuple):
+        return False
+    return all(isinstance(wave, tuple) and all(_is_real(each) and isfinite(each) for each in wave) for wave in value)
 
 
 def _is_real(value: object) -> bool:

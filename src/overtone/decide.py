@@ -6,9 +6,10 @@ from itertools import product
 
 import numpy as np
 
-from overtone.build import hidden_width, num_directions, num_features, seen, series_start
+from overtone.build import hidden_width, num_columns, num_directions, num_features, seen, series_start
 from overtone.config import Config
 from overtone.fine import fine_inputs
+from overtone.slanted import slanted_waves
 from overtone.spectrum import frequencies
 
 MOST_FEATURES = 3000  # whose joint covariance is affordable
@@ -17,8 +18,9 @@ FAR_MORE, MOST_BLOCKS = 8, 200
 DEEP_FREQUENCIES, DEEP_PRODUCTS = 100, 200_000  # a long series with more cycles needs them more than depth
 AUTO_FEATURES, FEWEST_FREQUENCIES, USUAL_POINTS = 1000, 4, 100
 CLEARLY, MOST_PRODUCTS = 0.5, 40_000_000  # nats per row; rows times frequencies that are quick enough in closed form
-GROWTHS, SERIES_KERNELS, WORTH = (1, 1.4), ("matern32", "matern52"), 0.1  # nats per row, for the next to be chosen
-GROWTH = 3  # times as many frequencies for a table that turns out to need more
+SERIES_GROWTHS, SERIES_KERNELS = (1, 1.4), ("matern32", "matern52")  # to choose from
+WORTH = 0.1  # nats per row, for the next to be chosen
+TABLE_GROWTH = 3  # times as many frequencies for a table that turns out to need more
 
 
 class TooFewFrequenciesWarning(UserWarning):
@@ -27,6 +29,14 @@ class TooFewFrequenciesWarning(UserWarning):
 
 def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
     """The config with all that it leaves to the data decided, but for the depth where both should be tried."""
+    if config.waves == "auto":
+        able = config.preset != "paper" and config.n_projections is None
+        config = replace(config, waves=slanted_waves(X, seen(config, y)) if able else ())
+    elif config.cycles and (X.shape[1] == 1 or any(len(wave) != X.shape[1] for wave in config.cycles)):
+        raise ValueError(
+            f"waves need several inputs, and cycles for each of them; got {config.waves!r} for {X.shape[1]} inputs."
+        )
+    columns = num_columns(config, X)
     if config.n_inducing == "auto":
         config = _grown(replace(config, n_inducing=_num_inducing(config, X, y)), X, y)
     elif (
@@ -52,7 +62,7 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
     if any(not 0 <= j < X.shape[1] for pair in config.pairs for j in pair):
         raise ValueError(f"pairs must be of inputs from 0 to {X.shape[1] - 1}; got {config.pairs!r}.")
     if config.covariance == "auto":
-        blocks = num_directions(config, X.shape[1]) * hidden_width(config, X.shape[1]) if config.fourier else 1
+        blocks = num_directions(config, columns) * hidden_width(config, columns) if config.fourier else 1
         config = replace(config, covariance="mean-field" if blocks > MOST_BLOCKS else "block")
     if config.band_limited == "auto":
         config = replace(config, band_limited="yes" if _is_band_limited(config, X, y) else "no")
@@ -63,7 +73,7 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
         output = "collapsed"
     if output == "auto":
         most = MOST_FEATURES / seen(config, y).shape[1] ** 0.5  # each function has a covariance of its own
-        output = "adam" if config.preset == "paper" or num_features(config, X.shape[1]) > most else "natural"
+        output = "adam" if config.preset == "paper" or num_features(config, columns) > most else "natural"
     if output == "collapsed" and not closed_form:
         raise ValueError("output='collapsed' needs likelihood='gaussian' and complete targets; use output='natural'.")
     if likelihood == "auto":
@@ -83,7 +93,7 @@ def _grown(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
     """More frequencies, and a smoother kernel, where the spectrum of a series says that they are worth it."""
     best, chosen, num = -np.inf, config, int(config.n_inducing)
     most = max(num, min(AUTO_FEATURES, len(X) // 3))
-    for growth, kernel in product(GROWTHS, SERIES_KERNELS if config.kernel == "auto" else (config.kernel,)):
+    for growth, kernel in product(SERIES_GROWTHS, SERIES_KERNELS if config.kernel == "auto" else (config.kernel,)):
         tried = replace(config, kernel=kernel, n_inducing=min(most, round(growth * num)))
         if (start := series_start(tried, X, y)) and start.bound > best + WORTH:
             best, chosen = start.bound, tried
@@ -103,18 +113,18 @@ def _is_band_limited(config: Config, X: np.ndarray, y: np.ndarray) -> bool:
 def _num_inducing(config: Config, X: np.ndarray, y: np.ndarray) -> int:
     if not config.fourier:
         return min(USUAL_POINTS, len(X))
-    most = _affordable(config, X.shape[1]) if X.shape[1] > 1 else AUTO_FEATURES
+    most = _affordable(config, X) if X.shape[1] > 1 else AUTO_FEATURES
     return max(FEWEST_FREQUENCIES, min(frequencies(X, seen(config, y)), most))
 
 
-def larger(config: Config, num_inputs: int) -> Config:
+def larger(config: Config, X: np.ndarray) -> Config:
     """With more frequencies for each of several inputs, as many as are affordable; or the same, if it cannot grow."""
     num = int(config.n_inducing)
-    if not config.pinned or num_inputs == 1 or config.output == "adam":
+    if not config.pinned or X.shape[1] == 1 or config.output == "adam":
         return config
-    return replace(config, n_inducing=max(num, min(GROWTH * num, _affordable(config, num_inputs))))
+    return replace(config, n_inducing=max(num, min(TABLE_GROWTH * num, _affordable(config, X))))
 
 
-def _affordable(config: Config, num_inputs: int) -> int:
+def _affordable(config: Config, X: np.ndarray) -> int:
     """The most frequencies for each of several inputs."""
-    return (AUTO_FEATURES // num_directions(config, num_inputs) - 5) // 2
+    return (AUTO_FEATURES // num_directions(config, num_columns(config, X)) - 5) // 2

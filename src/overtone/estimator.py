@@ -49,6 +49,7 @@ class DeepGPEstimator(BaseEstimator):
         hidden_width: int | None = Config.hidden_width,
         n_projections: int | None = Config.n_projections,
         fine_inputs: tuple[int, ...] | str = Config.fine_inputs,
+        waves: tuple[tuple[float, ...], ...] | str = Config.waves,
         pairs: tuple[tuple[int, int], ...] = Config.pairs,
         kernel: str = Config.kernel,
         covariance: str = Config.covariance,
@@ -75,6 +76,7 @@ class DeepGPEstimator(BaseEstimator):
         self.hidden_width = hidden_width
         self.n_projections = n_projections
         self.fine_inputs = fine_inputs
+        self.waves = waves
         self.pairs = pairs
         self.kernel = kernel
         self.covariance = covariance

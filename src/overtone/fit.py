@@ -75,12 +75,12 @@ def warm_up_and_decay(step: Array, steps: Array) -> Array:
     return jnp.minimum(rise, 1) * (0.505 - 0.495 * jnp.cos(jnp.pi * left))
 
 
-def two_cycles(step: Array, steps: Array) -> Array:
-    """The same twice: over a quarter of the steps, and over the rest.
+def two_cycles(step: Array, steps: Array, *, many: Array) -> Array:
+    """The same twice, over a quarter of the steps and over the rest, if there are as many or more.
 
-    Where more steps only learn the rows by heart, the best model is then that at the end of the first cycle.
+    Where the later steps only learn the rows by heart, the best model is then that at the end of the first cycle.
     """
-    short = steps // 4
+    short = jnp.where(steps < many, 0, steps // 4)
     first = step < short
     return warm_up_and_decay(jnp.where(first, step, step - short), jnp.where(first, short, steps - short))
 

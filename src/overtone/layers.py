@@ -13,7 +13,7 @@ from overtone.features.base import AbstractInducingFeatures
 from overtone.kernels import AbstractKernel
 from overtone.means import AbstractMean
 from overtone.params import Param
-from overtone.scaling import Affine, Columns, Identity, Projection
+from overtone.scaling import Affine, Columns, Identity, Projection, WithWaves
 from overtone.variational import AbstractGaussian
 
 
@@ -24,7 +24,7 @@ class GPLayer(eqx.Module):
     features: AbstractInducingFeatures
     q: AbstractGaussian
     mean_function: AbstractMean
-    scaling: Affine
+    scaling: Affine | WithWaves
     noise: Param  # variance added between layers; 0 at the output
     projection: Identity | Projection | Columns = Identity()
     added: "GPLayer | None" = None  # a further process of the same inputs, to which another one may be added
@@ -33,7 +33,7 @@ class GPLayer(eqx.Module):
     def num_outputs(self) -> int:
         return self.q.mean.shape[1]
 
-    def place(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N D"], Float[Array, "N J"]]:
+    def place(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N C"], Float[Array, "N J"]]:
         """The inputs as the mean function sees them, and as the features do."""
         Z = self.scaling(X)
         return Z, self.projection(Z)

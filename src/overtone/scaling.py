@@ -5,6 +5,7 @@ inputs, and belongs to the model: a prediction never depends on the other rows o
 """
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
 from overtone.params import Fixed, Param
@@ -32,6 +33,21 @@ class Affine(eqx.Module):
     def fixed(self, dtype) -> "Affine":
         """The same map as an untrained part of a model."""
         return Affine(Fixed(np.asarray(self.shift, dtype)), Fixed(np.asarray(self.scale, dtype)))
+
+
+class WithWaves(eqx.Module):
+    """x -> its columns, mapped, then the cosines and sines of waves along several of them, in [0, 1] too."""
+
+    columns: Affine
+    cycles: Param | np.ndarray  # (K, D)
+
+    def __call__(self, X):
+        Z = self.columns(X)
+        phase = 2 * np.pi * Z @ self.cycles.T
+        return jnp.concatenate([Z, 0.5 + 0.5 * jnp.cos(phase), 0.5 + 0.5 * jnp.sin(phase)], axis=1)
+
+    def fixed(self, dtype) -> "WithWaves":
+        return WithWaves(self.columns.fixed(dtype), Fixed(np.asarray(self.cycles, dtype)))
 
 
 class Identity(eqx.Module):

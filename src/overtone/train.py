@@ -43,6 +43,7 @@ OUTPUT_ROWS, FINISH_ROWS = 8192, 2048  # rows times draws, at least, to fix the 
 MOST_FINISH_ROWS = 200_000  # to go through once more after training; with more, the average over batches is as good
 UNLIMITED, USUAL_STEPS = 10**6, 5000
 ANNEALED = 1000  # steps until the divergence of the hidden layers counts whole
+MANY_PASSES = 250  # through the rows: so often seen, they may be learned by heart
 ADDED_WEIGHT = 0.2  # of the divergence of fine structure: with a diagonal q(v) and whole weight it learns too little
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 200, 2000  # of the rows; fewer say too little
 SCORE_DRAWS, BOUND_DRAWS = 8, 32
@@ -92,7 +93,7 @@ def train(
         model = build(config, X, y)
         if config.limited and config.output == "collapsed":
             model = _with_best_scales(model, X, y)
-        more = larger(config, X.shape[1]) if grows else config
+        more = larger(config, X) if grows else config
         stage = _stage(config, model, data, run, **limits(1.0, 1.0), grows=more != config)
         if stage.history.outgrown:
             model = enlarged(build(more, X, y), stage.model)
@@ -158,6 +159,9 @@ def _stage(
         memory = OutputMemory.start(model)
     else:
         loss = Partial(negative_elbo, num_data=num_data, num_samples=config.n_samples)
+    schedule: Callable = warm_up_and_decay
+    if output == "natural" and len(data.held_out):
+        schedule = Partial(two_cycles, many=jax.device_put(np.asarray(MANY_PASSES * len(X) // config.batch_size)))
     key, checkpoint = jax.random.key(config.random_state), None
     if run.checkpoint is not None:
         identity = {**asdict(config), "steps": steps, "data": digest(data.X, data.y), "version": __version__}
@@ -178,7 +182,7 @@ def _stage(
         steps=steps,
         seconds=seconds,
         score=score if len(data.held_out) else None,
-        schedule=two_cycles if output == "natural" and len(data.held_out) else warm_up_and_decay,
+        schedule=schedule,
         memory=memory,
         describe=_describe,
         progress=run.progress,
