@@ -22,6 +22,7 @@ ORDER = [
         "fit",
         "spectrum",
         "fine",
+        "slanted",
         "discrete",
         "encoding",
         "checkpoints",

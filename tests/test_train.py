@@ -64,6 +64,7 @@ def test_settings_that_are_given_stay():
         "likelihood": "gaussian",
         "covariance": "joint",
         "fine_inputs": (),
+        "waves": (),
         "band_limited": "no",
     }
     given = Config(n_inducing=7, n_layers=3, **chosen)
