@@ -37,7 +37,7 @@ own that was told its time. Without anything in the cache a first fit of a kind 
 have the settings of their documentation (`gpytorch_curve.py`, `gpflux_curve.py`): batches of 1,024, Adam at 0.01,
 k-means points, 128 for deep GPs, 300 for the DSPP, 500 for the SVGP. `overtone` has default settings, and so do its
 other methods, `overtone-dgp`, `overtone-vff` and `overtone-svgp`. Boosting is scikit-learn's
-HistGradientBoostingRegressor with its defaults.
+HistGradientBoostingRegressor with its defaults. Bold is the best log density of `overtone` and the peers.
 Ours are tested on every eleventh of power_household's 204,928 later rows.
 """
 
@@ -110,7 +110,7 @@ def curves(points: dict) -> None:
         axes.set(title=table, xlabel="seconds", ylabel="log density")
         if ends:  # slow starts would flatten the rest
             axes.set_ylim(bottom=max(axes.get_ylim()[0], min(ends) - MOST_BELOW))
-    figure.legend(list(labels.values()), list(labels), loc="outside lower center", ncols=len(labels))
+    figure.legend(list(labels.values()), list(labels), loc="outside lower center", ncols=5)
     figure.savefig(RESULTS / "quality.png", dpi=90)
 
 
@@ -149,15 +149,13 @@ def verdict(points: dict) -> list[str]:
     for method in FAMILY:
         known = [t for t in measured if np.isfinite(mean(points, t, method, TIMES[-1], "log_density"))]
         if known:
-            gains = [
-                mean(points, t, OURS, TIMES[-1], "log_density") - mean(points, t, method, TIMES[-1], "log_density")
-                for t in known
-            ]
+            both = {t: [mean(points, t, m, TIMES[-1], "log_density") for m in (OURS, method)] for t in known}
+            behind = [f"{t} ({a:.3f} against {b:.3f})" for t, (a, b) in both.items() if a < b - 0.01]
             seeds = {len(points[t, method][TIMES[-1]]) for t in known}
             lines.append(
-                f"After {TIMES[-1]} s the default is {np.mean(gains):.2f} nats better than {method} in the mean, and "
-                f"at least as good on {sum(gain > -0.01 for gain in gains)} of {len(known)} tables (up to 0.01; "
-                f"{method} has {min(seeds)}{f' to {max(seeds)}' if max(seeds) > min(seeds) else ''} seeds)."
+                f"After {TIMES[-1]} s the default is as good as {method} (up to 0.01), or better, on "
+                f"{len(known) - len(behind)} of {len(known)} tables{'; not on ' + ', '.join(behind) if behind else ''} "
+                f"({method} has {min(seeds)}{f' to {max(seeds)}' if max(seeds) > min(seeds) else ''} seeds)."
             )
     for table in [t for t in TIME_ORDERED if (t, OURS) in points]:
         early, late = (mean(points, table, OURS, t, "log_density") for t in TIMES)

@@ -104,6 +104,11 @@ BAD = {
     "layers": (["fit", "train.csv", "--target", "y", "--layers", "two"], "n_layers must be a whole number"),
     "pairs": (["fit", "train.csv", "--target", "y", "--pairs", "0:1,0:7"], "pairs must be of inputs from 0 to"),
     "no pairs": (["fit", "train.csv", "--target", "y", "--pairs", "0,1"], "pairs must be pairs of different inputs"),
+    "waves": (["fit", "train.csv", "--target", "y", "--waves", "10"], "waves need several inputs, and cycles for each"),
+    "no waves": (
+        ["fit", "train.csv", "--target", "y", "--waves", "10:x"],
+        "waves must be 'auto' or cycles over the range",
+    ),
     "resume": (["fit", "train.csv", "--target", "y", "--resume"], "--resume needs --checkpoint"),
     "one row": (["fit", "one.csv", "--target", "y"], "1 complete rows; a fit needs at least 2"),
     "ragged": (["fit", "ragged.csv", "--target", "y"], "ragged.csv, line 3: 1 values"),

@@ -33,6 +33,8 @@ def test_of_several_targets_and_waves_the_strongest_is_first():
     found = np.abs(slanted_waves(X, Y))
     np.testing.assert_allclose(found[0], (14, 0, 0, 5), atol=0.05)
     np.testing.assert_allclose(found[1], (0, 9, 9, 0), atol=0.05)
+    assert len(found) == 2  # what the strong wave hides is not found
+    assert len(slanted_waves(X, np.column_stack([Y, -Y]))) == 2
 
 
 DAYS = RNG.uniform(0, 2190, size=3000)

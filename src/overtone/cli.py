@@ -62,9 +62,10 @@ def _inputs(text: str) -> tuple[int, ...] | str:
 
 
 def _waves(text: str) -> tuple[tuple[float, ...], ...] | str:
-    if text == "auto":
-        return text
-    return tuple(tuple(number("--waves", part) for part in wave.split(":")) for wave in text.split(",") if wave)
+    try:
+        return tuple(tuple(map(float, wave.split(":"))) for wave in text.split(",") if wave)
+    except ValueError:
+        return text  # "auto", or what `Config.validate` explains
 
 
 def _pairs(text: str) -> tuple[tuple[int, ...], ...]:

@@ -16,6 +16,7 @@ from overtone.spectrum import MOST_EACH, ROWS, SURE
 FEWEST_ROWS, MOST_INPUTS = 500, 30  # to look for such waves
 SHARE, MOST_WAVES = 0.1, 3  # of what is left, in one wave, to be worth an input; of a table, at most
 GRID, MOST_CYCLES = 128, 48  # places that each input is rounded to; cycles over its range, at most
+SAME = 0.5  # cycles, by which waves of different targets differ too little to count twice
 
 
 def slanted_waves(X: np.ndarray, Y: np.ndarray) -> tuple[tuple[float, ...], ...]:
@@ -25,7 +26,11 @@ def slanted_waves(X: np.ndarray, Y: np.ndarray) -> tuple[tuple[float, ...], ...]
     keep = np.random.default_rng(0).permutation(len(X))[:ROWS]
     Z, Y = unit_interval(X)(X[keep]), np.asarray(Y[keep], float)
     found = [wave for y in Y.T for wave in _waves(Z[~np.isnan(y)], y[~np.isnan(y)])]
-    return tuple(cycles for _, cycles in sorted(found, reverse=True)[:MOST_WAVES])
+    kept: list[tuple[float, ...]] = []
+    for _, cycles in sorted(found, reverse=True):
+        if not any(np.allclose(cycles, other, rtol=0, atol=SAME) for other in kept):
+            kept.append(cycles)
+    return tuple(kept[:MOST_WAVES])
 
 
 def _waves(Z: np.ndarray, y: np.ndarray) -> list[tuple[float, tuple[float, ...]]]:
