@@ -105,3 +105,12 @@ def test_flexible_noise_becomes_as_large_as_held_out_rows_say(x64):
     assert float(found.likelihood.usual_noise[0]) == pytest.approx(np.mean(y[1500:] ** 2), rel=0.03)
     before, after = (held_out_density(m, KEY, X[1500:], y[1500:]) for m in (model, found))
     assert after > before + 0.05
+
+
+@pytest.mark.parametrize(("output", "differ"), [("natural", True), ("adam", False)])
+def test_rows_that_are_seen_very_often_have_two_cycles(monkeypatch, output, differ):
+    settings = {"method": "vff", "max_steps": 40, "n_inducing": 4, "likelihood": "gaussian", "output": output}
+    one = DeepGPRegressor(**settings).fit(X, Y)
+    monkeypatch.setattr("overtone.train.MANY_PASSES", 0)
+    two = DeepGPRegressor(**settings).fit(X, Y)
+    assert (not np.array_equal(one.history_.loss, two.history_.loss)) == differ

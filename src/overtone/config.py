@@ -35,7 +35,7 @@ class Config:
         of 500 frequencies each. "auto" finds them in the spectrum of the target along each of several inputs.
     waves: of several inputs together, such as a front that moves along a road, each by its cycles over the range of
         each input; their cosines and sines become further inputs. "auto" finds them in the spectrum of the target
-        along each pair of several inputs.
+        along each pair of several inputs. On the command line, 10:8:0,5:0:9 are two of them.
     pairs: of inputs, by their numbers from 0, such as ((0, 1), (0, 2)), for each of which the first of several layers
         has a function of both together, by products of features: where one input matters in another way at each value
         of the other one, and projections do not find it.
