@@ -104,6 +104,9 @@ BAD = {
     "layers": (["fit", "train.csv", "--target", "y", "--layers", "two"], "n_layers must be a whole number"),
     "pairs": (["fit", "train.csv", "--target", "y", "--pairs", "0:1,0:7"], "pairs must be of inputs from 0 to"),
     "no pairs": (["fit", "train.csv", "--target", "y", "--pairs", "0,1"], "pairs must be pairs of different inputs"),
+    "words for pairs": (["fit", "train.csv", "--target", "y", "--pairs", "x:y"], "pairs must be pairs of different"),
+    "words for inputs": (["fit", "train.csv", "--target", "y", "--fine-inputs", "x"], "fine_inputs must be a tuple of"),
+    "words for interval": (["fit", "train.csv", "--target", "y", "--interval", "x"], "interval must contain [0, 1]"),
     "waves": (["fit", "train.csv", "--target", "y", "--waves", "10"], "waves need several inputs, and cycles for each"),
     "no waves": (
         ["fit", "train.csv", "--target", "y", "--waves", "10:x"],

@@ -55,8 +55,9 @@ def test_only_pinned_features_below_another_layer_have_them():
         assert resolved(other, TABLE, Y).fine_inputs == ()
     with pytest.raises(ValueError, match="fine_inputs must be from 0 to 2; got"):
         resolved(Config(fine_inputs=(3,)), TABLE, Y)
-    with pytest.raises(ValueError, match="fine_inputs must be numbers of inputs or 'auto'; got 'all'"):
-        Config(fine_inputs="all").validate()
+    for odd in ("all", [0], (0.5,), 0):
+        with pytest.raises(ValueError, match="fine_inputs must be a tuple of numbers of inputs, or 'auto'; got"):
+            Config(fine_inputs=odd).validate()
 
 
 @pytest.fixture

@@ -196,6 +196,8 @@ BAD = {
     "kernel": (quick(kernel="rbf"), X, Y, "needs a Matern kernel"),
     "deep vff": (quick(method="vff", n_layers=2), X, Y, "has one layer; got n_layers=2"),
     "interval": (quick(interval=(0.5, 2)), X, Y, r"interval must contain \[0, 1\]"),
+    "one end": (quick(interval=3), X, Y, r"interval must contain \[0, 1\]"),
+    "endless": (quick(max_time=float("inf")), X, Y, "max_time must be a positive number of seconds"),
     "rate": (quick(learning_rate=-1), X, Y, "learning_rate must be between 0 and 1"),
     "steps": (quick(max_steps=0), X, Y, "max_steps must be a whole number"),
 }

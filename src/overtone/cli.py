@@ -8,12 +8,12 @@ import argparse
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
 from overtone import __version__
-from overtone.commands import demo, evaluate, fit, info, number, predict, report
+from overtone.commands import demo, evaluate, fit, info, predict, report
 from overtone.config import Config
 
 # Flags whose names say more to a newcomer than those of Config.
@@ -53,31 +53,29 @@ def _whole_or_auto(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-def _interval(text: str) -> tuple[float, ...]:
-    return tuple(number("--interval", part) for part in text.split(","))
+def _listed(one: Callable[[str], Any]) -> Callable[[str], Any]:
+    """What stands between commas; or the text as it is: "auto", or something that `Config.validate` refuses."""
+
+    def parse(text: str) -> Any:
+        try:
+            return tuple(one(part) for part in text.split(",") if part)
+        except ValueError:
+            return text
+
+    return parse
 
 
-def _inputs(text: str) -> tuple[int, ...] | str:
-    return text if text == "auto" else tuple(int(number("--fine-inputs", part)) for part in text.split(",") if part)
-
-
-def _waves(text: str) -> tuple[tuple[float, ...], ...] | str:
-    try:
-        return tuple(tuple(map(float, wave.split(":"))) for wave in text.split(",") if wave)
-    except ValueError:
-        return text  # "auto", or what `Config.validate` explains
-
-
-def _pairs(text: str) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(int(number("--pairs", part)) for part in pair.split(":")) for pair in text.split(",") if pair)
+def _together(kind: type) -> Callable[[str], tuple]:
+    """Numbers of one kind for several inputs, such as 10:8:0."""
+    return lambda text: tuple(map(kind, text.split(":")))
 
 
 TYPES = {
-    "fine_inputs": _inputs,
-    "waves": _waves,
-    "pairs": _pairs,
+    "fine_inputs": _listed(int),
+    "waves": _listed(_together(float)),
+    "pairs": _listed(_together(int)),
     "max_time": _seconds,
-    "interval": _interval,
+    "interval": _listed(float),
     "learning_rate": float,
     "n_layers": _whole_or_auto,
     "n_inducing": _whole_or_auto,

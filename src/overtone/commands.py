@@ -110,7 +110,7 @@ def predict(chosen: argparse.Namespace) -> None:
     model: Any = load(chosen.model)
     encoder = _encoder(model, chosen.model)
     _check_usable(model, chosen.model)
-    levels = [number("--quantiles", text) for text in chosen.quantiles.split(",")] if chosen.quantiles else []
+    levels = _levels(chosen.quantiles) if chosen.quantiles else []
     writer = TableWriter(chosen.out)
     total = 0
     with writer:
@@ -342,8 +342,8 @@ def _print_table(found: dict[str, Any]) -> None:
         print(f"    {name.replace('_', ' '):20} " + " ".join(f"{value:>14}" if several else value for value in values))
 
 
-def number(flag: str, text: str) -> float:
+def _levels(text: str) -> list[float]:
     try:
-        return float(text)
+        return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"{flag} must be numbers separated by commas; got {text!r}.") from None
+        raise ValueError(f"--quantiles must be numbers separated by commas; got {text!r}.") from None

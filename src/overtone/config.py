@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from math import isfinite
 from numbers import Integral, Real
+from typing import TypeGuard
 
 METHODS = ("id-dgp", "dgp", "vff", "svgp")
 KERNELS = ("auto", "matern12", "matern32", "matern52", "rbf")
@@ -180,8 +181,8 @@ class Config:
         for name in ("n_layers", "n_inducing"):
             if getattr(self, name) != "auto":
                 _check_whole(name, getattr(self, name), or_else=' or "auto"')
-        if isinstance(self.fine_inputs, str) and self.fine_inputs != "auto":
-            raise ValueError(f"fine_inputs must be numbers of inputs or 'auto'; got {self.fine_inputs!r}.")
+        if self.fine_inputs != "auto" and not _are(self.fine_inputs, Integral):
+            raise ValueError(f"fine_inputs must be a tuple of numbers of inputs, or 'auto'; got {self.fine_inputs!r}.")
         if self.waves != "auto" and not _are_waves(self.waves):
             raise ValueError(
                 f"waves must be 'auto' or cycles over the range of each input, for each wave, such as ((10, 8, 0),); "
@@ -208,30 +209,35 @@ class Config:
             raise ValueError(f"learning_rate must be between 0 and 1; got {self.learning_rate!r}.")
         if self.max_time is not None and not (_is_real(self.max_time) and self.max_time > 0):
             raise ValueError(f"max_time must be a positive number of seconds; got {self.max_time!r}.")
-        if self.interval is not None and not self.interval[0] <= 0 < 1 <= self.interval[1]:
+        if self.interval is not None and not _contains_the_data(self.interval):
             raise ValueError(
-                f"interval must contain [0, 1], where the scaled data lie; got {self.interval!r}. "
-                f"The paper uses (-2, 3)."
+                f"interval must contain [0, 1], where the scaled data lie, as the paper's (-2, 3) does; "
+                f"got {self.interval!r}."
             )
 
 
 PARAMETERS = tuple(f.name for f in fields(Config))
 
 
+def _are(values: object, kind: type) -> TypeGuard[tuple]:
+    """Is it a tuple of finite numbers of one kind?"""
+    return isinstance(values, tuple) and all(isinstance(each, kind) and _is_real(each) for each in values)
+
+
 def _is_pair(value: object) -> bool:
-    if not isinstance(value, tuple) or len(value) != 2 or value[0] == value[1]:
-        return False
-    return all(isinstance(each, Integral) for each in value)
+    return _are(value, Integral) and len(value) == 2 and value[0] != value[1]
 
 
 def _are_waves(value: object) -> bool:
-    if not isinstance(value, tuple):
-        return False
-    return all(isinstance(wave, tuple) and all(_is_real(each) and isfinite(each) for each in wave) for wave in value)
+    return isinstance(value, tuple) and all(_are(wave, Real) for wave in value)
+
+
+def _contains_the_data(interval: object) -> bool:
+    return _are(interval, Real) and len(interval) == 2 and interval[0] <= 0 < 1 <= interval[1]
 
 
 def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
 
 
 def _check_whole(name: str, value: object, or_else: str = "") -> None:

@@ -104,7 +104,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def _start_fit(self, X, y) -> Config:
         """Check the parameters, and learn what the columns of a frame mean."""
-        config = Config(**{name: getattr(self, name) for name in PARAMETERS if name != "random_state"})
+        config = Config(**_tuples({name: getattr(self, name) for name in PARAMETERS if name != "random_state"}))
         config.validate()
         frame = _mixed_frame(X)
         self.target_ = [str(name) for name in y.columns] if hasattr(y, "columns") else name_of(y)
@@ -320,7 +320,7 @@ def _mixed_frame(X):
 
 
 def _tuples(settings: dict[str, Any]) -> dict[str, Any]:
-    """JSON has lists where Python had tuples."""
+    """JSON has lists where Python has tuples, and so have some users."""
 
     def tuples(value):
         return tuple(map(tuples, value)) if isinstance(value, list) else value
