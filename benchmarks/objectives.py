@@ -17,14 +17,16 @@ from queue import Queue
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from optax import contrib
 
 from benchmarks.lines import RESULTS
+from benchmarks.tables import load
 from benchmarks.trial import trial
+from overtone import build, natural, train
 from overtone import fit as loop
 from overtone import model as deep
-from overtone import natural, train
 from overtone.compiling import forget_programs
 from overtone.layers import GPLayer
 from overtone.model import DeepGP
@@ -45,6 +47,20 @@ LIGHT = {f"the same with 512, fine structure counts {weight}": weight for weight
 PAIRED = "the default, with pairs of inputs"
 TODAY, MUON, RESTARTED = "the default", "the default, Muon", "the default, best of three starts"
 STARTS, SHORT = 3, 0.1  # starts, and the share of the time that each has to show what it is worth
+SHAPES = {  # of layers, given the number of inputs; D units, at most 10, unless it says something else
+    "D units": lambda D: {},
+    "D directions": lambda D: {"n_projections": D},
+    "4D + 1 directions": lambda D: {"n_projections": 4 * D + 1},
+    "D/2 units": lambda D: {"hidden_width": max(1, min(D, 10) // 2)},
+    "2D units": lambda D: {"hidden_width": 2 * min(D, 10)},
+    "10 units": lambda D: {"hidden_width": 10},
+    "13 units": lambda D: {"hidden_width": 13},
+    "16 units": lambda D: {"hidden_width": 16},
+    "Matern-5/2": lambda D: {"kernel": "matern52"},
+    "gradients clipped": lambda D: {},
+    "directions along which the target varies": lambda D: {},
+}
+CLIPPED, INFORMED = list(SHAPES)[-2:]
 PAIRS = {
     "uci_kin8nm": tuple((j, j + 1) for j in range(7)),  # neighbouring joints of an arm
     "uci_powerplant": tuple(combinations(range(4), 2)),
@@ -56,6 +72,10 @@ CLOSER = [  # by the clock of the quality benchmark, on other tables
     *product((SMALLER, SLOWER, SLOWEST), (*TABLES, MORE_TABLES[0])),
     *product(LIGHT, (TABLES[1], *MORE_TABLES[:3])),
     *product([PAIRED], PAIRS),
+    *product(["2D units"], (TABLES[0], *MORE_TABLES)),
+    *product(["10 units"], (*TABLES, "uci_protein", "traffic_metro_interstate")),
+    *product(["16 units"], ("uci_powerplant", "parking_birmingham")),
+    ("13 units", "traffic_metro_interstate"),
 ]
 PATH = RESULTS / "objectives.jsonl"
 
@@ -165,6 +185,37 @@ def restarted(table: str, max_time: float, **settings) -> dict:
     return {**found, "starts": [start["held_out"] for start in starts], "chosen": best}
 
 
+def clipped() -> None:
+    """No gradient of the loss per row is longer than 1."""
+    train.adam = lambda rate: optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+
+
+def informed() -> None:
+    """Directions that start at random, but along gradients of a ridge regression of the target on random waves."""
+    plain_build, plain, targets = train.build, build.directions, []
+
+    def remembering(config, X, y):
+        targets[:] = [build.seen(config, y)]
+        return plain_build(config, X, y)
+
+    def directions(Z, num, seed):
+        weight, rng = plain(Z, num, seed), np.random.default_rng(seed)
+        dims, y = Z.shape[1], np.nan_to_num(targets[0][:: 1 + len(targets[0]) // build.START_ROWS, 0])
+        keep = rng.permutation(len(Z))[:10_000]
+        Z, y = Z[keep] - 0.5, y[keep] - y.mean()
+        slopes = rng.standard_normal((dims, 500)) * rng.choice((1, 2, 4, 8), 500) / dims**0.5
+        phase = Z @ slopes + 2 * np.pi * rng.random(500)
+        waves = np.cos(phase)
+        gram = waves.T @ waves + 1e-3 * len(Z) * np.eye(500)
+        gradients = -(np.sin(phase) * np.linalg.solve(gram, waves.T @ y)) @ slopes.T  # (N, D)
+        chosen = gradients[rng.integers(len(Z), size=max(0, num - dims))].T
+        chosen = chosen / np.linalg.norm(chosen, axis=0)
+        reach = np.max(np.abs(Z @ chosen), axis=0, initial=0)
+        return np.concatenate([weight[:, :dims], chosen / (2 * reach)], axis=1) if num > dims else weight
+
+    train.build, build.directions = remembering, directions
+
+
 def divergence(annealed: float = train.ANNEALED, added_weight: float = 1.0) -> None:
     train.ANNEALED, train.ADDED_WEIGHT = annealed, added_weight
 
@@ -174,7 +225,7 @@ def usual() -> None:
     divergence(added_weight=ADDED_WEIGHT)
 
 
-BY_THE_CLOCK = (SMALLER, SMALLEST, SLOWER, SLOWEST, *LIGHT, PAIRED)
+BY_THE_CLOCK = (SMALLER, SMALLEST, SLOWER, SLOWEST, *LIGHT, PAIRED, "10 units", "13 units", "16 units")
 GAUSSIAN = {"output": "adam", "likelihood": "gaussian"}
 TRIALS = {
     "the default before": (lambda: None, {}),
@@ -188,6 +239,9 @@ TRIALS = {
     TODAY: (usual, {"batch_size": 512}),
     MUON: (lambda: (usual(), muon()), {"batch_size": 512}),
     RESTARTED: (usual, {"batch_size": 512}),
+    **{name: (usual, {"batch_size": 512}) for name in SHAPES},
+    CLIPPED: (lambda: (usual(), clipped()), {"batch_size": 512}),
+    INFORMED: (lambda: (usual(), informed()), {"batch_size": 512}),
     "4 draws": (lambda: None, {"n_samples": DRAWS}),
     "4 draws, importance-weighted": (importance_weighted, {"n_samples": DRAWS}),
     "one function for all rows": (function_draws, {}),
@@ -205,7 +259,10 @@ def one(name: str, table: str, budgets: list[int]) -> None:
     change, settings = TRIALS[name]
     divergence(0.5)  # steps: the divergence of the hidden layers counts whole from the second one on
     change()
-    settings = {"batch_size": BATCH, **settings, **({"pairs": PAIRS[table]} if name == PAIRED else {})}
+    num_inputs = load(table)[0].shape[1]
+    settings = {"batch_size": BATCH, "hidden_width": min(num_inputs, 10), **settings}
+    settings |= {"pairs": PAIRS[table]} if name == PAIRED else {}
+    settings |= SHAPES[name](num_inputs) if name in SHAPES else {}
     for _ in range(2):
         trial(table, max_time=3, **settings)  # compiles
     for budget in budgets:
