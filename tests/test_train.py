@@ -100,6 +100,7 @@ def test_a_deep_model_that_starts_from_a_shallow_one_is_nearly_the_same_function
         "likelihood": "gaussian",
         "interval": (-0.5, 1.5),
         "n_projections": 9,
+        "hidden_width": 4,
     }
     X, y = TABLE[:50], TABLE[:50, :1] * TABLE[:50, 1:2]
     shallow, deep = (build(Config(method, **settings), X, y) for method in ("vff", "id-dgp"))
