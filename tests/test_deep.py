@@ -154,7 +154,7 @@ def test_outside_fraction_counts_inputs_beyond_the_interval():
     model = unwrap(build(Config(method="id-dgp", n_inducing=3, dtype="float64"), X, Y))
     first, second = eqx.filter_jit(outside_fraction)(model, KEY, jnp.asarray(X))
     assert float(first) == 0.0
-    moved = eqx.tree_at(lambda m: m.layers[1].features.parts.a, model, jnp.full(5, 0.5))
+    moved = eqx.tree_at(lambda m: m.layers[1].features.parts.a, model, jnp.full(17, 0.5))
     _, second = eqx.filter_jit(outside_fraction)(moved, KEY, jnp.asarray(X), num_samples=50)
     assert 0.2 < float(second) < 0.8
 

@@ -54,7 +54,8 @@ def test_an_enlarged_model_starts_as_the_functions_of_the_trained_one(x64, covar
 
     def seen(model):
         model = unwrap(model)
-        inputs, _, _ = model.propagate([jnp.zeros((1, 99, 2))], jnp.asarray(X[:99]))[-1]
+        draws = [jnp.zeros((1, 99, width)) for width in model.hidden_widths]
+        inputs, _, _ = model.propagate(draws, jnp.asarray(X[:99]))[-1]
         return inputs, *jax.tree.leaves(model.likelihood_at(inputs))
 
     for ours, theirs in zip(seen(start), seen(trained), strict=True):

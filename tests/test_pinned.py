@@ -88,6 +88,20 @@ def test_the_interval_has_a_gradient():
     assert gradient[0] < 0 < gradient[1]  # a tighter interval explains more
 
 
+def test_ends_that_met_in_training_leave_a_short_interval():
+    _, kernel = setting(Matern32, 0.2, 8)
+    x = jnp.linspace(0.1, 0.9, 50)[:, None]
+
+    def features(b, x=x):
+        return PinnedFourierFeatures(jnp.asarray(0.5), jnp.asarray(b), 8, 1).Kuf(kernel, x)
+
+    for b in (0.5, 0.4):
+        np.testing.assert_array_equal(features(b), features(0.51))
+        assert np.all(np.isfinite(jax.jacobian(features)(b)))
+        assert np.all(np.isfinite(jax.grad(lambda x, b=b: jnp.sum(features(b, x)))(x)))
+    assert np.any(features(0.52) != features(0.51))
+
+
 @pytest.mark.parametrize("kind", MATERNS)
 def test_normal_equations_agree_with_the_features_themselves(kind):
     """Values, and gradients by kernel, interval, inputs, targets and weights, with rows inside and beyond both ends."""

@@ -104,7 +104,7 @@ def test_multi_output_shapes():
 
 def test_layers_and_diagnostics(fitted):
     (hidden, _), (output, _) = fitted.layer_marginals(X)
-    assert hidden.shape == (60, 2)
+    assert hidden.shape == (60, 8)
     assert output.shape == (60, 1)
     assert len(fitted.outside_fraction(X)) == 2
     assert 0 <= max(fitted.outside_fraction(X)) <= 1

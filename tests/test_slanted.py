@@ -70,7 +70,7 @@ def test_the_first_layer_sees_the_inputs_and_cosine_and_sine_of_each_wave(x64):
     seen, _ = layers[0].place(jnp.asarray(5 + 2 * X[:9]))
     np.testing.assert_allclose(seen, np.hstack([Z, 0.5 + 0.5 * np.cos(phase), 0.5 + 0.5 * np.sin(phase)]), atol=1e-9)
     assert layers[0].projection.weight.shape == (8, 17)
-    assert layers[1].projection.weight.shape == (8, 17)
+    assert layers[1].projection.weight.shape == (11, 23)
     _, fine = layers[0].added.place(jnp.asarray(5 + 2 * X[:9]))
     np.testing.assert_allclose(fine, Z[:, [2]], atol=1e-9)
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.build import build, deepened
+from overtone.build import build, deepened, num_features
 from overtone.config import Config
 from overtone.decide import TooFewFrequenciesWarning, resolved
 from overtone.model import elbo, layer_marginals
@@ -51,6 +51,16 @@ def test_a_table_gets_two_layers_natural_gradients_and_flexible_noise():
     assert wide.n_inducing < 10
 
 
+@pytest.mark.parametrize(("inputs", "units"), [(2, 8), (4, 16), (5, 16), (7, 13), (9, 10), (30, 10)])
+def test_hidden_layers_have_as_many_units_as_can_have_full_covariances(inputs, units):
+    config = resolved(Config(), RNG.uniform(size=(300, inputs)), TABLE[:300, :1])
+    assert config.hidden_width == units
+    assert config.covariance == ("block" if (2 * inputs + 1) * units <= 200 else "mean-field")
+    for other in (Config("dgp"), Config(preset="paper")):
+        assert resolved(other, RNG.uniform(size=(300, inputs)), TABLE[:300, :1]).hidden_width == min(inputs, 10)
+    assert num_features(config, inputs) <= 1000  # of the output layer, which pays for wide layers
+
+
 def test_the_paper_and_inducing_points_keep_to_the_book():
     paper = resolved(Config(preset="paper"), TABLE, TABLE[:, :1])
     assert (paper.output, paper.likelihood, paper.num_layers) == ("adam", "gaussian", 2)
@@ -66,6 +76,7 @@ def test_settings_that_are_given_stay():
         "fine_inputs": (),
         "waves": (),
         "band_limited": "no",
+        "hidden_width": 2,
     }
     given = Config(n_inducing=7, n_layers=3, **chosen)
     assert resolved(given, SERIES, np.zeros_like(WAVES)) == given
@@ -89,6 +100,7 @@ def test_a_deep_model_that_starts_from_a_shallow_one_is_nearly_the_same_function
         "likelihood": "gaussian",
         "interval": (-0.5, 1.5),
         "n_projections": 9,
+        "hidden_width": 4,
     }
     X, y = TABLE[:50], TABLE[:50, :1] * TABLE[:50, 1:2]
     shallow, deep = (build(Config(method, **settings), X, y) for method in ("vff", "id-dgp"))

@@ -44,7 +44,8 @@ LIKELIHOODS = {
 }
 INNER_VARIANCE, OUTER_VARIANCE = 1e-5, 1.0  # of q(v) at the start, as in the paper
 LAYER_NOISE = 1e-5
-MAX_HIDDEN, MOST_DIRECTIONS = 10, 40
+MOST_DIRECTIONS, MOST_BLOCKS = 40, 200  # of a layer; blocks of a full covariance, one for each direction and unit
+FEWEST_HIDDEN, MOST_HIDDEN, HIDDEN_EACH = 10, 16, 4  # units of a hidden layer; at most for each input
 PAPER_INTERVAL = (-2.0, 3.0)
 FIRST_INTERVAL, HIDDEN_INTERVAL = (-0.02, 1.02), (-0.5, 1.5)  # to start from; hidden layers move more
 LENGTHSCALE, WAVES = 0.2, 4.0  # in units of the data's range, and of the shortest wave that the features carry
@@ -199,7 +200,13 @@ def num_directions(config: Config, num_inputs: int) -> int:
 
 
 def hidden_width(config: Config, num_inputs: int) -> int:
-    return config.hidden_width or min(num_inputs, MAX_HIDDEN)
+    """Where directions are learned, as many units as can have full covariances, within limits."""
+    if config.hidden_width is not None:
+        return config.hidden_width
+    if not config.pinned or num_inputs == 1:
+        return min(num_inputs, FEWEST_HIDDEN)
+    full = MOST_BLOCKS // num_directions(config, num_inputs)
+    return min(HIDDEN_EACH * num_inputs, max(FEWEST_HIDDEN, min(full, MOST_HIDDEN)))
 
 
 def num_features(config: Config, num_inputs: int) -> int:

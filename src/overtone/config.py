@@ -29,7 +29,8 @@ class Config:
     n_inducing: frequencies (M of them are 2M + 1 inducing variables per input) or inducing points. "auto" takes as many
         frequencies as the target's spectrum asks for, three times as many for each of several inputs once training
         shows that those are too few, and 100 points.
-    hidden_width: units in each hidden layer; None is the number of inputs, at most 10.
+    hidden_width: units in each hidden layer. None is 10 to 16, the more the fewer the inputs; but 8 for two inputs, 1
+        for one, and for inducing points or the paper's preset as many as inputs, at most 10.
     n_projections: directions along which the functions of a layer of Fourier features vary, which are learned; as many
         as inputs are the inputs themselves. None is 2D + 1 for D inputs, at most 40; for one input, the input itself.
     fine_inputs: numbers of the inputs, from 0, whose fine structure the first of several layers follows, by a function

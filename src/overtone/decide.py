@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from overtone.build import hidden_width, num_columns, num_directions, num_features, seen, series_start
+from overtone.build import MOST_BLOCKS, hidden_width, num_columns, num_directions, num_features, seen, series_start
 from overtone.config import Config
 from overtone.fine import fine_inputs
 from overtone.slanted import slanted_waves
@@ -14,7 +14,7 @@ from overtone.spectrum import frequencies
 
 MOST_FEATURES = 3000  # whose joint covariance is affordable
 SERIES_ROWS, TABLE_ROWS = 4096, 1024  # of a series, of a table, to take as one batch
-FAR_MORE, MOST_BLOCKS = 8, 200
+FAR_MORE = 8
 DEEP_FREQUENCIES, DEEP_PRODUCTS = 100, 200_000  # a long series with more cycles needs them more than depth
 AUTO_FEATURES, FEWEST_FREQUENCIES, USUAL_POINTS = 1000, 4, 100
 CLEARLY, MOST_PRODUCTS = 0.5, 40_000_000  # nats per row; rows times frequencies that are quick enough in closed form
@@ -54,6 +54,8 @@ def resolved(config: Config, X: np.ndarray, y: np.ndarray) -> Config:
         config = replace(config, n_layers=2)
     elif config.chooses_depth and _is_better_shallow(config, X, y):
         config = replace(config, n_layers=1)
+    if config.num_layers > 1:
+        config = replace(config, hidden_width=hidden_width(config, columns))
     if config.fine_inputs == "auto":
         able = config.pinned and config.num_layers > 1
         config = replace(config, fine_inputs=fine_inputs(X, seen(config, y)) if able else ())
@@ -126,5 +128,7 @@ def larger(config: Config, X: np.ndarray) -> Config:
 
 
 def _affordable(config: Config, X: np.ndarray) -> int:
-    """The most frequencies for each of several inputs."""
-    return (AUTO_FEATURES // num_directions(config, num_columns(config, X)) - 5) // 2
+    """The most frequencies for each input of a layer."""
+    columns = num_columns(config, X)
+    widest = max(columns, hidden_width(config, columns)) if config.num_layers > 1 else columns
+    return (AUTO_FEATURES // num_directions(config, widest) - 5) // 2

@@ -45,7 +45,7 @@ def share_beyond(layer: GPLayer) -> float:
     """
     plain: Any = unwrap(layer)
     kernel, features = plain.kernel.parts, plain.features.parts
-    highest = 2 * np.pi * features.num_frequencies / np.asarray(features.b - features.a)
+    highest = 2 * np.pi * features.num_frequencies / np.asarray(features.width)
     beyond = 2 * student_t.sf(highest * np.asarray(kernel.lengthscale), 2 * features.order + 1)
     return float(np.average(beyond, weights=np.asarray(kernel.variance)))
 

@@ -22,7 +22,7 @@ from safetensors.numpy import save
 from overtone import __version__
 
 T = TypeVar("T")
-FORMAT = 4
+FORMAT = 5
 MARK = "overtone"  # the entry of the header that makes it one of ours
 
 

@@ -30,9 +30,11 @@ from overtone.params import Param
 from overtone.quadratic import gram_of_sums
 from overtone.trigpoly import evaluate, sinusoids, sum_over_chunks, sums
 
+LEAST_WIDTH = 0.01  # of [a, b]: ends that are learned could meet otherwise
+
 
 class PinnedFourierFeatures(AbstractInducingFeatures):
-    """2M + 1 + 2(p + 1) features of a one-dimensional Matern process of order p."""
+    """2M + 1 + 2(p + 1) features of a one-dimensional Matern process of order p, on [a, b] and at least [a, a + 0.01]."""
 
     a: Param
     b: Param
@@ -47,6 +49,14 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
     @property
     def num_features(self):
         return 2 * self.num_frequencies + 1 + 2 * (self.order + 1)
+
+    @property
+    def end(self):
+        return jnp.maximum(self.b, self.a + LEAST_WIDTH)
+
+    @property
+    def width(self):
+        return self.end - self.a
 
     def Kuu(self, kernel):
         return Identity(self.num_features)
@@ -98,7 +108,7 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         if self.band_limited:
             return v
         kernel, size = self._checked(kernel), self.order + 1
-        rho = kernel.rate * (self.b - self.a)
+        rho = kernel.rate * self.width
         known, more_known = (ends(type(kernel), f.num_frequencies, rho, self.a.dtype) for f in (self, finer))
         first, second, third = v[..., :size], v[..., size:-size], v[..., -size:]
         here = these_of(self, finer)
@@ -114,7 +124,7 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         precision, widest = self.a.dtype, jax.dtypes.canonicalize_dtype(jnp.float64)
         given = self, self._checked(kernel), X[:, 0], Y, weights
         self, kernel, x, Y, weights = jax.tree.map(lambda leaf: leaf.astype(widest), given)
-        known = ends(type(kernel), self.num_frequencies, kernel.rate * (self.b - self.a), precision)
+        known = ends(type(kernel), self.num_frequencies, kernel.rate * self.width, precision)
         low, none = known.B * known.amplitude, jnp.zeros((1, 4 * self.num_frequencies + 1), widest)
 
         def of_rows(x, Y, weights, is_row):
@@ -141,9 +151,9 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         return (jnp.sqrt(kernel.variance) * mean).T, (kernel.variance * var).T
 
     def _place(self, kernel: AbstractMatern, x: Float[Array, " N"]) -> Place:
-        relative = (x - self.a) / (self.b - self.a)
+        relative = (x - self.a) / self.width
         position = jnp.clip(relative, 0, 1)
-        return Place(position, relative - position, kernel.rate * (self.b - self.a))
+        return Place(position, relative - position, kernel.rate * self.width)
 
     def _checked(self, kernel) -> AbstractMatern:
         kernel = matern(kernel)
@@ -155,4 +165,4 @@ class PinnedFourierFeatures(AbstractInducingFeatures):
         return kernel
 
     def outside(self, X):
-        return (X < self.a) | (X > self.b)
+        return (X < self.a) | (X > self.end)
