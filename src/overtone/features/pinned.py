@@ -34,7 +34,7 @@ LEAST_WIDTH = 0.01  # of [a, b]: ends that are learned could meet otherwise
 
 
 class PinnedFourierFeatures(AbstractInducingFeatures):
-    """2M + 1 + 2(p + 1) features of a one-dimensional Matern process of order p, on [a, b] and at least [a, a + 0.01]."""
+    """2M + 1 + 2(p + 1) features of a Matern process of order p on the line, for [a, b] or at least [a, a + 0.01]."""
 
     a: Param
     b: Param
