@@ -1,5 +1,6 @@
 """Shapes and types of the numerical modules are checked at run time in the tests."""
 
+import os
 from pathlib import Path
 
 import matplotlib
@@ -20,8 +21,13 @@ with install_import_hook(CHECKED, "beartype.beartype"):
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
 
 from overtone.compiling import forget_programs_if_many  # noqa: E402
+
+# Workers side by side whose linear algebra has threads of its own take nine times as long: they wait for each other.
+threadpool_limits(1, "blas")
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the processes that tests start
 
 # What one worker has compiled, the others and later runs need not compile again.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "jax"))

@@ -46,7 +46,7 @@ def test_parameters_are_those_of_the_config():
 @pytest.mark.parametrize("output", ["collapsed", "adam"])
 def test_every_method_learns(method, output):
     settings = {"batch_size": 20, "max_steps": 1500} if output == "adam" else {}
-    model = quick(method=method, output=output, n_inducing=20, **settings).fit(X, Y)
+    model = quick(method=method, output=output, n_inducing=20, hidden_width=2, **settings).fit(X, Y)
     assert model.score(X, Y) > 0.9
     assert len(model.model_.layers) == (2 if method in ("id-dgp", "dgp") else 1)
 
