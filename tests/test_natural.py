@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from overtone.build import build
-from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
+from overtone.collapsed import _by_features, _by_rows, collapsed_elbo, statistics, with_optimal_output
 from overtone.config import Config
 from overtone.model import elbo
 from overtone.natural import RATE, OutputMemory, natural_elbo
+from overtone.params import unwrap
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(size=(40, 2))
@@ -52,6 +53,21 @@ def test_after_one_look_at_all_rows_bound_and_gradient_are_those_of_the_closed_f
     for get in (lambda m: m.likelihood, lambda m: m.layers[0].kernel, lambda m: m.layers[0].projection):
         for a, b in zip(*(jax.tree.leaves(get(g)) for g in (gradient, closed_gradient)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("num_samples", [1, 3])
+def test_the_closed_form_is_the_same_by_rows_and_by_features(num_samples):
+    model, _ = setting(n_layers=2, covariance="mean-field", hidden_width=2)
+
+    def total(model, by):
+        terms = by(unwrap(model), jnp.asarray([0.01, 0.1]), KEY, jnp.asarray(X), jnp.asarray(Y), num_samples)
+        return sum(jnp.sum(part) * weight for part, weight in zip(terms, (1.0, 10.0, 100.0), strict=True)), terms
+
+    found = [
+        eqx.filter_jit(eqx.filter_value_and_grad(total, has_aux=True))(model, by) for by in (_by_rows, _by_features)
+    ]
+    for ours, theirs in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
 
 
 def test_q_of_the_memory_is_the_one_that_a_model_gets():

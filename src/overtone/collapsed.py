@@ -4,6 +4,7 @@ Given draws of its inputs, the optimal q(v) of the last layer has, with G = A^T 
     precision  Lam = I + mean_s G_s^T G_s / noise,      mean  Lam^-1 c,   c = mean_s G_s^T y / noise.
 Put into the bound it leaves (per output, summed over outputs; N rows)
     -N/2 log(2 pi noise) - |y|^2/(2 noise) + c^T Lam^-1 c/2 - log|Lam|/2 - sum residual/(2 noise) - KL(inner).
+With fewer rows than features the same is computed from the matrix of the rows, G G^T.
 For one layer this is Titsias' bound. For more it is slightly optimistic, since q adapts to the draws:
 `with_optimal_output` fixes q from many draws, and the ELBO of that model with fresh draws is the honest one.
 
@@ -33,22 +34,56 @@ def collapsed_elbo(
 ) -> Float[Array, ""]:
     """The bound with the optimal q(v) of the output layer for the hidden draws of this call."""
     model = unwrap(model)
-    noise = gaussian_noise(model)
-    gram, projected, squares, left = statistics(model, key, X, y, jnp.ones(len(X)), num_samples=num_samples)
-
-    def gain(Lam: Float[Array, "M M"], c: Float[Array, " M"]):
-        """c^T Lam^-1 c/2 - log|Lam|/2."""
-        chol = jnp.linalg.cholesky(Lam)
-        half = jax.scipy.linalg.solve_triangular(chol, c, lower=True)
-        return 0.5 * half @ half - jnp.sum(jnp.log(jnp.diagonal(chol)))
-
-    fit = (
-        -0.5 * X.shape[0] * jnp.log(2 * jnp.pi * noise)
-        - 0.5 * (squares + left) / noise
-        + one_by_one(gain)(*_natural(gram, projected, noise))
-    )
+    noise, num_samples = gaussian_noise(model), num_samples if len(model.layers) > 1 else 1
+    few = num_samples * len(X) < model.layers[-1].features.num_features
+    misfit, volume, left = (_by_rows if few else _by_features)(model, noise, key, X, y, num_samples)
+    fit = -0.5 * (len(X) * jnp.log(2 * jnp.pi * noise) + misfit + volume + left / noise)
     kl = sum((layer.kl() for layer in model.layers[:-1]), start=jnp.zeros((), X.dtype))
     return jnp.sum(fit).astype(X.dtype) - kl
+
+
+def _by_features(model: DeepGP, noise: Float[Array, " P"], key: PRNGKeyArray, X, y, num_samples: int):
+    """|y|^2/noise - c^T Lam^-1 c, log|Lam| and the residual."""
+    gram, projected, squares, left = statistics(model, key, X, y, jnp.ones(len(X)), num_samples=num_samples)
+
+    def terms(Lam: Float[Array, "M M"], c: Float[Array, " M"]):
+        chol = jnp.linalg.cholesky(Lam)
+        return _square(chol, c), _log_det(chol)
+
+    explained, volume = one_by_one(terms)(*_natural(gram, projected, noise))
+    return squares / noise - explained, volume, left
+
+
+def _by_rows(model: DeepGP, noise: Float[Array, " P"], key: PRNGKeyArray, X, y, num_samples: int):
+    """The same from the covariances K = G G^T of the rows: y^T (noise + K)^-1 y, log|1 + K/noise|, the residual."""
+    layer = model.layers[-1]
+
+    def one(key):
+        H, target = _drawn(model, key, X, y)
+        G = layer.features.whitened(layer.kernel, H).T.astype(noise.dtype)
+        left = jnp.sum(layer.kernel.diag(H).astype(noise.dtype)) - jnp.sum(G**2)
+        return G, target.astype(noise.dtype), left
+
+    G, target, left = jax.vmap(one)(jax.random.split(key, num_samples))
+    G, target = (part.reshape(-1, part.shape[-1]) / num_samples**0.5 for part in (G, target))
+    K, eye = G @ G.T, jnp.eye(len(G), dtype=noise.dtype)
+
+    def terms(noise: Float[Array, ""], y: Float[Array, " R"]):
+        chol = jnp.linalg.cholesky(eye + K / noise)
+        return _square(chol, y) / noise, _log_det(chol)
+
+    left = 0.0 if layer.features.band_limited else jnp.mean(left)
+    return *one_by_one(terms)(noise, target.T), left
+
+
+def _square(chol: Float[Array, "M M"], c: Float[Array, " M"]) -> Float[Array, ""]:
+    """c^T (L L^T)^-1 c."""
+    half = jax.scipy.linalg.solve_triangular(chol, c, lower=True)
+    return half @ half
+
+
+def _log_det(chol: Float[Array, "M M"]) -> Float[Array, ""]:
+    return 2 * jnp.sum(jnp.log(jnp.diagonal(chol)))
 
 
 def with_optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float[Array, "P M"]) -> DeepGP:
@@ -118,9 +153,7 @@ def statistics(
     layer, weights = model.layers[-1], weights.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
 
     def one(key):
-        inputs, _, _ = model.propagate(model.draw_noise(key, 1, X.shape[0]), X)[-1]
-        Z, H = layer.place(inputs[0])
-        target = y - layer.mean_function(Z)
+        H, target = _drawn(model, key, X, y)
         gram, projected = layer.features.normal_equations(layer.kernel, H, target, weights)
         left = weights @ layer.kernel.diag(H).astype(weights.dtype) - jnp.trace(gram)  # sum k - |A|^2
         left = 0 * left if layer.features.band_limited else left  # then no row may lie outside of [a, b]
@@ -129,6 +162,13 @@ def statistics(
     num_samples = num_samples if len(model.layers) > 1 else 1
     draws = jax.vmap(one)(jax.random.split(key, num_samples))
     return jax.tree.map(lambda s: jnp.mean(s, axis=0), draws)
+
+
+def _drawn(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N P"]) -> tuple[Array, Array]:
+    """Inputs of the output layer, by one draw through the hidden ones, and what it has to explain."""
+    inputs, _, _ = model.propagate(model.draw_noise(key, 1, X.shape[0]), X)[-1]
+    Z, H = model.layers[-1].place(inputs[0])
+    return H, y - model.layers[-1].mean_function(Z)
 
 
 def _natural(gram, projected, noise):
