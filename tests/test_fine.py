@@ -117,7 +117,7 @@ def test_a_layer_at_its_prior_is_the_sum_of_all_processes(layer):
 
 def test_fine_structure_is_followed_and_saved(tmp_path):
     train, test = slice(0, 3500), slice(3500, None)
-    settings = {"n_inducing": 4, "max_steps": 150}
+    settings = {"n_inducing": 4, "hidden_width": 2, "max_steps": 150}
     fitted = DeepGPRegressor(**settings).fit(TABLE[train], TARGET[train])
     without = DeepGPRegressor(**settings, fine_inputs=()).fit(TABLE[train], TARGET[train])
     assert fitted.score(TABLE[test], TARGET[test]) > without.score(TABLE[test], TARGET[test]) + 0.2

@@ -41,7 +41,8 @@ def test_the_share_beyond_is_an_integral_of_the_spectral_density_and_about_the_r
 @pytest.mark.parametrize("covariance", ["block", "low-rank", "mean-field"])
 def test_an_enlarged_model_starts_as_the_functions_of_the_trained_one(x64, covariance):
     """But for what the waves leave of the states at the far ends, whose variables are 0 here."""
-    config = Config(n_inducing=4, dtype="float64", covariance=covariance, likelihood="flexible", fine_inputs=(1,))
+    settings = {"hidden_width": 3, "dtype": "float64", "likelihood": "flexible", "fine_inputs": (1,)}
+    config = Config(n_inducing=4, covariance=covariance, **settings)
     small, large = (build(Config(**{**vars(config), "n_inducing": n}), X[:99], Y[:99, None]) for n in (4, 11))
     rng, ends = np.random.default_rng(1), small.layers[0].features.parts.order + 1
     trained = jax.tree.map(lambda leaf: leaf + 0.1 * rng.normal(size=leaf.shape) if leaf.ndim < 4 else leaf, small)

@@ -10,7 +10,7 @@ from overtone.build import build
 from overtone.collapsed import _by_features, _by_rows, collapsed_elbo, statistics, with_optimal_output
 from overtone.config import Config
 from overtone.model import elbo
-from overtone.natural import RATE, OutputMemory, natural_elbo
+from overtone.natural import RATE, OutputMemory, natural_elbo, site_sums
 from overtone.params import unwrap
 
 RNG = np.random.default_rng(0)
@@ -70,8 +70,18 @@ def test_the_closed_form_is_the_same_by_rows_and_by_features(num_samples):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
 
 
+def test_sites_of_gaussian_noise_have_the_sums_of_the_closed_form():
+    model, _ = setting(n_layers=2, hidden_width=2, likelihood="gaussian")
+    model = eqx.tree_at(lambda m: m.likelihood.noise.log, model, jnp.log(jnp.asarray([0.01, 0.1])))
+    rows = KEY, jnp.asarray(X), jnp.asarray(Y), jnp.asarray(RNG.uniform(size=len(X)))
+    gram, projected, _, _ = eqx.filter_jit(statistics)(model, *rows, num_samples=3)
+    grams, sums = eqx.filter_jit(site_sums)(model, *rows, 3)
+    np.testing.assert_allclose(grams, np.stack([gram, gram]), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(sums, projected, rtol=1e-7, atol=1e-9)
+
+
 def test_q_of_the_memory_is_the_one_that_a_model_gets():
-    model, memory = setting()
+    model, memory = setting(hidden_width=2)
     gram, projected, _, _ = statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(X)), num_samples=1)
     memory = eqx.tree_at(lambda m: (m.gram, m.projected), memory, (jnp.stack([gram, gram]), projected))
     value, _, _ = step(model, memory)

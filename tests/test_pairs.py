@@ -88,7 +88,7 @@ def test_pairs_are_followed_and_saved(tmp_path):
     table, levels = rng.uniform(size=(3000, 3)), rng.standard_normal((5, 5))
     target = levels[(5 * table[:, 0]).astype(int), (5 * table[:, 2]).astype(int)]
     train, test = slice(0, 2500), slice(2500, None)
-    settings = {"n_inducing": 4, "max_steps": 150, "n_projections": 3, "likelihood": "gaussian"}
+    settings = {"n_inducing": 4, "max_steps": 150, "hidden_width": 3, "n_projections": 3, "likelihood": "gaussian"}
     fitted = DeepGPRegressor(**settings, pairs=[[0, 2]]).fit(table[train], target[train])  # a list will do
     assert fitted.config_.pairs == ((0, 2),)
     without = DeepGPRegressor(**settings).fit(table[train], target[train])

@@ -168,7 +168,7 @@ def test_rows_that_tell_when_to_stop_are_the_last_ones_if_later_rows_are_to_be_p
 
 
 def test_the_divergence_of_hidden_layers_counts_little_at_first_and_that_of_fine_structure_always(x64):
-    config = Config(n_inducing=4, n_layers=3, dtype="float64", fine_inputs=(0,), pairs=((0, 1),))
+    config = Config(n_inducing=4, n_layers=3, hidden_width=2, dtype="float64", fine_inputs=(0,), pairs=((0, 1),))
     model = build(config, TABLE[:50], TABLE[:50, :1])
     batch, memory = (jnp.asarray(TABLE[:50]), jnp.asarray(TABLE[:50, :1])), OutputMemory.start(model)
     first, second, _ = unwrap(model).layers

@@ -57,23 +57,17 @@ def _by_features(model: DeepGP, noise: Float[Array, " P"], key: PRNGKeyArray, X,
 def _by_rows(model: DeepGP, noise: Float[Array, " P"], key: PRNGKeyArray, X, y, num_samples: int):
     """The same from the covariances K = G G^T of the rows: y^T (noise + K)^-1 y, log|1 + K/noise|, the residual."""
     layer = model.layers[-1]
-
-    def one(key):
-        H, target = _drawn(model, key, X, y)
-        G = layer.features.whitened(layer.kernel, H).T.astype(noise.dtype)
-        left = jnp.sum(layer.kernel.diag(H).astype(noise.dtype)) - jnp.sum(G**2)
-        return G, target.astype(noise.dtype), left
-
-    G, target, left = jax.vmap(one)(jax.random.split(key, num_samples))
-    G, target = (part.reshape(-1, part.shape[-1]) / num_samples**0.5 for part in (G, target))
+    H, target = _drawn(model, key, X, y, num_samples)
+    A = layer.features.whitened(layer.kernel, H)
+    G, target = (part.astype(noise.dtype) / num_samples**0.5 for part in (A.T, target))
     K, eye = G @ G.T, jnp.eye(len(G), dtype=noise.dtype)
 
     def terms(noise: Float[Array, ""], y: Float[Array, " R"]):
         chol = jnp.linalg.cholesky(eye + K / noise)
         return _square(chol, y) / noise, _log_det(chol)
 
-    left = 0.0 if layer.features.band_limited else jnp.mean(left)
-    return *one_by_one(terms)(noise, target.T), left
+    left = jnp.sum(layer.kernel.diag(H).astype(noise.dtype)) / num_samples - jnp.trace(K)
+    return *one_by_one(terms)(noise, target.T), 0 * left if layer.features.band_limited else left
 
 
 def _square(chol: Float[Array, "M M"], c: Float[Array, " M"]) -> Float[Array, ""]:
@@ -150,25 +144,26 @@ def statistics(
 ):
     """A A^T (M, M), A y (P, M), |y|^2 (P,) and the residual, summed over rows and averaged over the hidden draws."""
     model = unwrap(model)
-    layer, weights = model.layers[-1], weights.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
+    layer, num_samples = model.layers[-1], num_samples if len(model.layers) > 1 else 1
+    weights = jnp.tile(weights.astype(jax.dtypes.canonicalize_dtype(jnp.float64)) / num_samples, num_samples)
+    H, target = _drawn(model, key, X, y, num_samples)
+    gram, projected = layer.features.normal_equations(layer.kernel, H, target, weights)
+    left = weights @ layer.kernel.diag(H).astype(weights.dtype) - jnp.trace(gram)  # sum k - |A|^2
+    left = 0 * left if layer.features.band_limited else left  # then no row may lie outside of [a, b]
+    return gram, projected.T, weights @ target.astype(weights.dtype) ** 2, left
+
+
+def _drawn(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N P"], num_samples: int):
+    """Inputs of the output layer, by draws through the hidden ones, and what it has to explain: rows of all draws."""
+    layer = model.layers[-1]
 
     def one(key):
-        H, target = _drawn(model, key, X, y)
-        gram, projected = layer.features.normal_equations(layer.kernel, H, target, weights)
-        left = weights @ layer.kernel.diag(H).astype(weights.dtype) - jnp.trace(gram)  # sum k - |A|^2
-        left = 0 * left if layer.features.band_limited else left  # then no row may lie outside of [a, b]
-        return gram, projected.T, weights @ target.astype(weights.dtype) ** 2, left
+        inputs, _, _ = model.propagate(model.draw_noise(key, 1, X.shape[0]), X)[-1]
+        Z, H = layer.place(inputs[0])
+        return H, y - layer.mean_function(Z)
 
-    num_samples = num_samples if len(model.layers) > 1 else 1
     draws = jax.vmap(one)(jax.random.split(key, num_samples))
-    return jax.tree.map(lambda s: jnp.mean(s, axis=0), draws)
-
-
-def _drawn(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N P"]) -> tuple[Array, Array]:
-    """Inputs of the output layer, by one draw through the hidden ones, and what it has to explain."""
-    inputs, _, _ = model.propagate(model.draw_noise(key, 1, X.shape[0]), X)[-1]
-    Z, H = model.layers[-1].place(inputs[0])
-    return H, y - model.layers[-1].mean_function(Z)
+    return jax.tree.map(lambda part: part.reshape(-1, part.shape[-1]), draws)
 
 
 def _natural(gram, projected, noise):

@@ -125,11 +125,12 @@ def site_sums(
         A = layer.features.whitened(layer.kernel, H)
         of_sites = sites(model.likelihood_of(A, H, (len(X),)), y, mean - offset, var, offset)
         precision, projected = ((noise * weights[:, None] * part).T for part in of_sites)
-        A = A.astype(noise.dtype)
-        return (A * precision[:, None]) @ A.T, projected @ A.T
+        return A.astype(noise.dtype), precision / num_samples, projected / num_samples
 
-    draws = jax.lax.map(one, jax.random.split(key, num_samples if len(model.layers) > 1 else 1))
-    return jax.tree.map(lambda s: jnp.mean(s, axis=0), draws)
+    num_samples = num_samples if len(model.layers) > 1 else 1
+    draws = jax.lax.map(one, jax.random.split(key, num_samples))
+    A, precision, projected = (jnp.moveaxis(part, 0, 1).reshape(part.shape[1], -1) for part in draws)  # rows of all
+    return jax.lax.map(lambda each: (A * each) @ A.T, precision), projected @ A.T
 
 
 def _refreshed(memory: OutputMemory, noise: Float[Array, " P"]) -> OutputMemory:
