@@ -34,8 +34,9 @@ def collapsed_elbo(
 ) -> Float[Array, ""]:
     """The bound with the optimal q(v) of the output layer for the hidden draws of this call."""
     model = unwrap(model)
-    noise, num_samples = gaussian_noise(model), num_samples if len(model.layers) > 1 else 1
-    few = num_samples * len(X) < model.layers[-1].features.num_features
+    noise, num_features = gaussian_noise(model), model.layers[-1].features.num_features
+    num_samples = num_samples if len(model.layers) > 1 else 1
+    few = num_samples * len(X) < num_features
     misfit, volume, left = (_by_rows if few else _by_features)(model, noise, key, X, y, num_samples)
     fit = -0.5 * (len(X) * jnp.log(2 * jnp.pi * noise) + misfit + volume + left / noise)
     kl = sum((layer.kl() for layer in model.layers[:-1]), start=jnp.zeros((), X.dtype))
