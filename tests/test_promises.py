@@ -1,7 +1,9 @@
 """What users of other libraries complain about must not happen here: one test for each promise."""
 
 import re
+import subprocess
 import warnings
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -11,9 +13,10 @@ import pytest
 from jax.tree_util import Partial
 
 from overtone.build import build
+from overtone.cli import _parser
 from overtone.collapsed import with_optimal_output
 from overtone.config import Config
-from overtone.demo import PICTURES, main, multi_step
+from overtone.demo import FOLDER, PICTURES, main, multi_step
 from overtone.natural import OutputMemory
 from overtone.params import Positive
 from overtone.sklearn import DeepGPRegressor
@@ -123,3 +126,16 @@ def test_the_demo_writes_its_table_and_pictures(tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"multi_step.json", "multi_step.md", "multi_step.png"}
     output = capsys.readouterr().out
     assert "| ID-DGP, 2 layers, 20 frequencies |" in output
+
+
+def test_the_demo_leaves_the_working_tree_clean():
+    """README's two commands work in either order: the demo writes nothing that is committed."""
+    root = Path(__file__).parent.parent
+    commands = subprocess.run(["make", "-n", "demo"], cwd=root, capture_output=True, text=True, check=True).stdout
+    assert commands.splitlines()[-1].endswith("-m overtone.demo")  # without a folder, so that the default counts
+    assert _parser().parse_args(["demo"]).out == str(FOLDER)
+    if not (root / ".git").exists():
+        pytest.skip("this is not a git checkout")
+    for name in ("multi_step.md", "multi_step.json", *PICTURES):
+        ignored = subprocess.run(["git", "check-ignore", "--quiet", str(FOLDER / name)], cwd=root)
+        assert ignored.returncode == 0, name

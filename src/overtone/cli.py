@@ -152,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     of_info = command(info, "What a model file holds.")
     of_info.add_argument("model")
     of_demo = command(demo, "Fit the multi-step function with all methods.")
-    of_demo.add_argument("--out", default="results/demo", help="a folder for the pictures (default: %(default)s)")
+    of_demo.add_argument("--out", default="overtone-demo", help="a folder for the pictures (default: %(default)s)")
     return parser
 
 

@@ -23,6 +23,7 @@ from overtone.sklearn import DeepGPRegressor
 HEIGHTS = np.array([0.0, 1.0, -0.5, 0.6, -1.0])
 NOISE = 0.05
 STEPS = 5000
+FOLDER = Path("overtone-demo")  # which git ignores; `make demo-record` writes the committed results/demo
 
 # Label, estimator's parameters. M frequencies are 2M + 1 sinusoids and, in Overtone's own features, 4 values and
 # slopes at the ends: 45 inducing variables for M = 20. So points come in both numbers.
@@ -134,7 +135,7 @@ def main(folder: Path, *, seed: int = 0, steps: int = STEPS, labels: Sequence[st
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fit the multi-step function with all methods.")
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("results/demo"))
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=STEPS)
     arguments = parser.parse_args()
