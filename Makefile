@@ -13,11 +13,11 @@ BIN := .venv/bin
 	touch .venv/ready
 
 demo: .venv/ready
-	$(BIN)/python -m overtone.demo
+	$(BIN)/python -m overtone.app.demo
 
 # The committed record, which README.md shows.
 demo-record: .venv/ready
-	$(BIN)/python -m overtone.demo results/demo
+	$(BIN)/python -m overtone.app.demo results/demo
 
 test: .venv/ready lint
 	$(BIN)/python -m pytest

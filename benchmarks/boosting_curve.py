@@ -1,4 +1,4 @@
-"""scikit-learn's HistGradientBoostingRegressor with its default settings: RMSE alone."""
+"""Fit scikit-learn's HistGradientBoostingRegressor with its default settings, for its RMSE alone."""
 
 import json
 from time import perf_counter

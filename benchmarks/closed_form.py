@@ -1,6 +1,7 @@
-"""The bound with the output layer in closed form, by the matrix of its features and by that of the rows.
+"""Time the bound with the output layer in closed form, by the matrix of its features and by that of the rows.
 
-One JSON line for each size of table in results/closed_form.jsonl: milliseconds for value and gradient, side by side.
+Writes one JSON line for each size of table to results/closed_form.jsonl: milliseconds for value and gradient, side by
+side.
 
     python -m benchmarks.closed_form
 """
@@ -13,25 +14,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.lines import resumed
-from overtone.build import build
-from overtone.collapsed import _by_features, _by_rows, gaussian_noise
-from overtone.config import Config
-from overtone.decide import resolved
-from overtone.params import unwrap
+from overtone.autopilot.build import build
+from overtone.autopilot.config import Config
+from overtone.autopilot.plan import plan
+from overtone.inference.collapsed import _by_features, _by_rows
+from overtone.inference.sites import reference_noise
+from overtone.numerics.params import unwrap
 
 SIZES = ((36, 4), (100, 4), (300, 6), (600, 6), (1000, 8))  # rows, inputs
 ROUNDS, CALLS = 7, 5
 
 
-def one(case: int) -> dict:
+def timed(case: int) -> dict:
+    """Return the median times of both ways for one size of table."""
     rows, inputs = SIZES[case]
     X = np.random.default_rng(0).random((rows, inputs)).astype(np.float32)
     y = np.sin(5 * X[:, :1])
-    model = build(resolved(Config(), X, y), X, y)
+    model = build(plan(Config(), X, y), X, y)
 
     def loss(model, by):
         plain = unwrap(model)
-        noise = gaussian_noise(plain)
+        noise = reference_noise(plain)
         misfit, volume, left = by(plain, noise, jax.random.key(0), X, y, 1)
         return jnp.sum(misfit + volume + left / noise)
 
@@ -43,10 +46,10 @@ def one(case: int) -> dict:
             for _ in range(CALLS):
                 jax.block_until_ready(call(model, by))
             seconds[name].append((perf_counter() - start) / CALLS)
-    took = {f"by_{name}": round(1e3 * float(np.median(times[1:])), 1) for name, times in seconds.items()}
-    return {"rows": rows, "inputs": inputs, "features": model.layers[-1].features.num_features, **took}
+    milliseconds = {f"by_{name}": round(1e3 * float(np.median(times[1:])), 1) for name, times in seconds.items()}
+    return {"rows": rows, "inputs": inputs, "features": model.output.features.num_features, **milliseconds}
 
 
 if __name__ == "__main__":
     with jax.enable_x64(True):
-        resumed("closed_form", len(SIZES), one)
+        resumed("closed_form", len(SIZES), timed)

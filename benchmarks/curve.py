@@ -1,8 +1,8 @@
-"""A peer's run for the quality benchmark: train by the clock, and look at the test rows at given seconds.
+"""Train a peer by the clock for the quality benchmark, and look at the test rows after given seconds.
 
-Needs NumPy and SciPy only, so that every environment can import it. A case is one JSON argument, with the path of the
-arrays; each result is one JSON line. The clock counts training alone: neither imports, nor the first step, which
-may compile something, nor evaluation.
+This module needs NumPy and SciPy only, so that every environment can import it. A case is one JSON argument, with the
+path of the arrays; each result is one JSON line. The clock counts training alone: neither imports, nor the first step,
+which may compile something, nor evaluation.
 """
 
 import json
@@ -18,13 +18,14 @@ POINTS, BATCH, RATE, DRAWS = 128, 1024, 0.01, 32
 
 
 def case() -> tuple[dict, dict[str, np.ndarray]]:
+    """Return the settings of this case, and its arrays."""
     settings = json.loads(sys.argv[1])
     with np.load(settings["arrays"]) as arrays:
         return settings, {name: arrays[name].astype(np.float32) for name in arrays.files}
 
 
 def mixture_metrics(y: np.ndarray, log_weights: np.ndarray, means: np.ndarray, variances: np.ndarray) -> dict:
-    """Of a mixture of Gaussians for each row: means and variances are (S, N)."""
+    """Return the figures of a mixture of Gaussians for each row, whose means and variances are (S, N)."""
     log_weights, std = np.asarray(log_weights, float)[:, None], np.sqrt(variances.astype(float))
     below = np.sum(np.exp(log_weights) * norm.cdf(y, means, std), axis=0)
     mean = np.sum(np.exp(log_weights) * means, axis=0)
@@ -36,6 +37,7 @@ def mixture_metrics(y: np.ndarray, log_weights: np.ndarray, means: np.ndarray, v
 
 
 def follow(seconds: list[float], step: Callable[[], None], evaluate: Callable[[], dict]) -> None:
+    """Take steps, and print an evaluation after each of the given times."""
     step()  # takes the time of any compilation, which is not counted
     spent, steps = 0.0, 1
     for goal in seconds:

@@ -1,4 +1,4 @@
-"""GPflux's deep GP, from its own architecture: 2 layers, 128 k-means points, whitened, double precision."""
+"""Train GPflux's deep GP, from its own architecture: 2 layers, 128 k-means points, whitened, double precision."""
 
 import os
 
@@ -12,6 +12,7 @@ from benchmarks.curve import BATCH, DRAWS, POINTS, RATE, case, follow, mixture_m
 
 
 def main() -> None:
+    """Build the model of a case, and train it by the clock."""
     settings, arrays = case()
     tf.keras.utils.set_random_seed(settings["seed"])
     tf.keras.backend.set_floatx("float64")

@@ -1,4 +1,4 @@
-"""GPflux's deep GP, from its own architecture: whitened, k-means points, double precision, its default."""
+"""Train GPflux's deep GP, from its own architecture: whitened, k-means points, double precision, its default."""
 
 import os
 
@@ -12,6 +12,7 @@ from benchmarks.protocol import case, data, serve
 
 
 def main() -> None:
+    """Build the model of a case, and serve."""
     settings = case()
     tf.keras.utils.set_random_seed(0)
     tf.keras.backend.set_floatx("float64")

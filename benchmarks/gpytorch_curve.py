@@ -1,4 +1,4 @@
-"""GPyTorch's deep GP, DSPP and SVGP, as its documentation sets them, in single precision with k-means points.
+"""Train GPyTorch's deep GP, DSPP or SVGP, as its documentation sets them, in single precision with k-means points.
 
 Deep GP: 2 layers, 128 points. DSPP: 2 layers, 300 points, 3 hidden units, 8 quadrature sites, beta 0.05. SVGP: 500
 points. Adam at 0.01, batches of 1,024.
@@ -19,15 +19,18 @@ from scipy.cluster.vq import kmeans2
 
 from benchmarks.curve import BATCH, DRAWS, POINTS, RATE, case, follow, mixture_metrics
 
-DSPP_POINTS, DSPP_WIDTH, DSPP_SITES, DSPP_BETA, SVGP_POINTS, MOST_HIDDEN = 300, 3, 8, 0.05, 500, 10
+DSPP_POINTS, DSPP_WIDTH, DSPP_SITES, DSPP_BETA, SVGP_POINTS, MAX_WIDTH = 300, 3, 8, 0.05, 500, 10
 
 
 def centres(X: np.ndarray, num: int) -> torch.Tensor:
+    """Return k-means centres of the rows of X."""
     points, _ = kmeans2(X, min(num, len(X) - 1), minit="points", seed=0, iter=10)
     return torch.from_numpy(points.astype(np.float32))
 
 
 class Layer(DeepGPLayer):
+    """A layer of the deep GP."""
+
     def __init__(self, points, num_outputs):
         num_inputs, batch = points.shape[-1], torch.Size([num_outputs] if num_outputs else [])
         q = CholeskyVariationalDistribution(points.shape[-2], batch_shape=batch)
@@ -40,9 +43,11 @@ class Layer(DeepGPLayer):
 
 
 class Deep(DeepGP):
+    """Two layers."""
+
     def __init__(self, X):
         super().__init__()
-        width = min(X.shape[1], MOST_HIDDEN)
+        width = min(X.shape[1], MAX_WIDTH)
         self.hidden = Layer(centres(X, POINTS), width)
         self.output = Layer(torch.randn(POINTS, width), None)
         self.likelihood = gpytorch.likelihoods.GaussianLikelihood()
@@ -51,12 +56,15 @@ class Deep(DeepGP):
         return self.output(self.hidden(x))
 
     def mixture(self, X):
+        """Return log weights, means and variances of the prediction."""
         with gpytorch.settings.num_likelihood_samples(DRAWS):
             y = self.likelihood(self(X))
         return np.full(DRAWS, -np.log(DRAWS)), y.mean, y.variance
 
 
 class SparseLayer(DSPPLayer):
+    """A layer of the deep sigma point process."""
+
     def __init__(self, points, num_outputs):
         num_inputs, batch = points.shape[-1], torch.Size([num_outputs] if num_outputs else [])
         q = MeanFieldVariationalDistribution(points.shape[-2], batch_shape=batch)
@@ -68,6 +76,8 @@ class SparseLayer(DSPPLayer):
 
 
 class Predictive(DSPP):
+    """Two layers of a deep sigma point process."""
+
     def __init__(self, X):
         super().__init__(DSPP_SITES)
         self.hidden = SparseLayer(centres(X, DSPP_POINTS), DSPP_WIDTH)
@@ -78,11 +88,14 @@ class Predictive(DSPP):
         return self.output(self.hidden(x))
 
     def mixture(self, X):
+        """Return log weights, means and variances of the prediction."""
         y = self.likelihood(self(X))
         return self.quad_weights.numpy(), y.mean, y.variance
 
 
 class Sparse(ApproximateGP):
+    """A shallow sparse GP."""
+
     def __init__(self, X):
         points = centres(X, SVGP_POINTS)
         super().__init__(VariationalStrategy(self, points, CholeskyVariationalDistribution(len(points))))
@@ -93,11 +106,13 @@ class Sparse(ApproximateGP):
     forward = Layer.forward
 
     def mixture(self, X):
+        """Return log weights, means and variances of the prediction."""
         y = self.likelihood(self(X))
         return np.zeros(1), y.mean[None], y.variance[None]
 
 
 def objective(model, num_data: int):
+    """Return what GPyTorch maximises for a kind of model."""
     if isinstance(model, DSPP):
         return DeepPredictiveLogLikelihood(model.likelihood, model, num_data, beta=DSPP_BETA)
     bound = VariationalELBO(model.likelihood, model, num_data)
@@ -105,6 +120,7 @@ def objective(model, num_data: int):
 
 
 def main() -> None:
+    """Build the model of a case, and train it by the clock."""
     settings, arrays = case()
     torch.manual_seed(settings["seed"])
     torch.set_flush_denormal(True)  # the first hundred steps are several times quicker

@@ -1,4 +1,4 @@
-"""GPyTorch's deep GP as its documentation sets it: whitened, full covariance, k-means points, single precision."""
+"""Train GPyTorch's deep GP as its documentation sets it: whitened, full covariance, k-means points, float32."""
 
 import gpytorch
 import numpy as np
@@ -12,6 +12,8 @@ from benchmarks.protocol import case, data, serve
 
 
 class Layer(DeepGPLayer):
+    """A layer with points that are learned."""
+
     def __init__(self, points, num_outputs, linear):
         num_inputs, batch = points.shape[1], torch.Size([num_outputs] if num_outputs else [])
         q = CholeskyVariationalDistribution(len(points), batch_shape=batch)
@@ -26,6 +28,8 @@ class Layer(DeepGPLayer):
 
 
 class Model(DeepGP):
+    """Two layers."""
+
     def __init__(self, points):
         super().__init__()
         self.hidden = Layer(points, points.shape[1], linear=True)
@@ -37,6 +41,7 @@ class Model(DeepGP):
 
 
 def main() -> None:
+    """Build the model of a case, and serve."""
     settings = case()
     torch.manual_seed(0)
     X, y = data(settings["inputs"])

@@ -1,4 +1,4 @@
-"""Results as JSON lines, one for each case: a run that was stopped goes on where it was."""
+"""Keep results as JSON lines, one for each case: a run that was stopped goes on where it was."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def resumed(name: str, num: int, compute: Callable[[int], dict]) -> list[dict]:
-    """All results of cases 0, ..., num - 1; those that are not in results/NAME.jsonl yet are computed and added."""
+    """Return the results of cases 0, ..., num - 1, after computing those that are not in results/NAME.jsonl yet."""
     path = RESULTS / f"{name}.jsonl"
     done = len(path.read_text().splitlines()) if path.exists() else 0
     for case in range(done, num):

@@ -1,4 +1,4 @@
-"""What this machine can do at most: the yardstick for the floor of a step.
+"""Measure what this machine can do at most: the yardstick for the floor of a step.
 
 python -m benchmarks.machine
 """
@@ -17,6 +17,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def best(function, *args, repeats: int = 20) -> float:
+    """Return the shortest time that a compiled function took."""
     run = jax.jit(function)
     jax.block_until_ready(run(*args))
     times = []
@@ -28,10 +29,11 @@ def best(function, *args, repeats: int = 20) -> float:
 
 
 def main() -> None:
+    """Write operations, bytes and calls per second as one JSON line."""
     A, v = jnp.ones((1024, 1024)), jnp.ones(16_000_000)
 
     def loop(x):
-        """A thousand times three steps that depend on each other and cannot be fused."""
+        """Do a thousand times three steps that depend on each other and cannot be fused."""
         return jax.lax.scan(lambda x, _: (jnp.sort(jnp.sort(jnp.sort(x))), None), x, None, length=1000)[0]
 
     line = {

@@ -1,8 +1,8 @@
-"""Peak memory of a fit on 1,000,000 rows of 8 inputs in single precision, in a process of its own.
+"""Measure the peak memory of a fit on 1,000,000 rows of 8 inputs in single precision, in a process of its own.
 
-Two layers, additive in the inputs, by Adam.
+The model has two layers of eight units, additive in the inputs, and is trained by Adam.
 
-python -m benchmarks.memory
+    python -m benchmarks.memory
 """
 
 import json
@@ -15,10 +15,12 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def megabytes() -> float:
+    """Return the peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def child() -> None:
+    """Fit, and print the peaks before and after."""
     import numpy as np
 
     from overtone.sklearn import DeepGPRegressor
@@ -30,12 +32,14 @@ def child() -> None:
         column[:] = rng.random(len(X), np.float32)
     y = np.sin(6 * X[:, 0]) + 0.1 * rng.standard_normal(len(X), np.float32)
     before = megabytes()
-    DeepGPRegressor(n_inducing=50, n_projections=8, output="adam", max_steps=100, batch_size=1024).fit(X, y)
+    settings = {"n_inducing": 50, "n_projections": 8, "hidden_width": 8, "output": "adam", "batch_size": 1024}
+    DeepGPRegressor(**settings, max_steps=100).fit(X, y)
     size = (X.nbytes + y.nbytes) / 2**20
     print(json.dumps({"imported": imported, "data": size, "before_fit": before, "peak": megabytes()}))
 
 
 def main() -> None:
+    """Run the fit in a new process, and keep what it prints."""
     output = subprocess.run(
         [sys.executable, "-m", "benchmarks.memory", "child"], capture_output=True, text=True, check=True
     )

@@ -1,9 +1,10 @@
-"""Other objectives, draws and optimisers in place of the default's: the figures of docs/inference.md.
+"""Try other objectives, draws and optimisers than the default's, for the figures of docs/inference.md.
 
-One JSON line for each fit in results/objectives.jsonl; cases that are there are not run again. Each is a process of its
-own on one core, with a cache of its own, so that the program of one trial is never taken for that of another.
+Writes one JSON line for each fit to results/objectives.jsonl, and does not run cases again that are there. Each case is
+a process of its own on one core, with a cache of its own, so that none finds the programs of another.
 
     OVERTONE_DATA=folder python -m benchmarks.objectives
+    OVERTONE_DATA=folder python -m benchmarks.objectives NAME TABLE SECONDS...    # a single case
 """
 
 import json
@@ -11,10 +12,14 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import combinations, product
+from functools import partial
+from itertools import product
 from queue import Queue
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,261 +27,243 @@ import optax
 from optax import contrib
 
 from benchmarks.lines import RESULTS
-from benchmarks.tables import load
+from benchmarks.tables import NAMES, load
 from benchmarks.trial import trial
-from overtone import build, natural, train
-from overtone import fit as loop
-from overtone import model as deep
-from overtone.compiling import forget_programs
-from overtone.layers import GPLayer
-from overtone.model import DeepGP
-from overtone.train import ADDED_WEIGHT
+from overtone import DeepGP, KLWeights, NaturalGradient, PredictiveDensity, Projection, planned, unwrap
+from overtone.autopilot.train import Parts
+from overtone.inference.objective import AbstractObjective, Rows
+from overtone.numerics.compiling import forget_programs
 
-TABLES, SECONDS = ("uci_kin8nm", "uci_powerplant"), 40
-MORE_TABLES = (
-    "air_beijing_pm25",
-    "parking_birmingham",
-    "uci_protein",
-    "traffic_metro_interstate",
-    "appliances_energy",
-)
-DRAWS, BATCH = 4, 1024
-ANNEALED, SMALLER, SMALLEST = "annealed divergence", "the same, batches of 512 rows", "the same, batches of 256 rows"
-SLOWER, SLOWEST = "the same with 512, over 4,000 steps", "the same with 512, over 16,000 steps"
-LIGHT = {f"the same with 512, fine structure counts {weight}": weight for weight in (0.1, 0.3)}
-PAIRED = "the default, with pairs of inputs"
-TODAY, MUON, RESTARTED = "the default", "the default, Muon", "the default, best of three starts"
-STARTS, SHORT = 3, 0.1  # starts, and the share of the time that each has to show what it is worth
-SHAPES = {  # of layers, given the number of inputs; D units, at most 10, unless it says something else
-    "D units": lambda D: {},
-    "D directions": lambda D: {"n_projections": D},
-    "4D + 1 directions": lambda D: {"n_projections": 4 * D + 1},
-    "D/2 units": lambda D: {"hidden_width": max(1, min(D, 10) // 2)},
-    "2D units": lambda D: {"hidden_width": 2 * min(D, 10)},
-    "10 units": lambda D: {"hidden_width": 10},
-    "13 units": lambda D: {"hidden_width": 13},
-    "16 units": lambda D: {"hidden_width": 16},
-    "Matern-5/2": lambda D: {"kernel": "matern52"},
-    "gradients clipped": lambda D: {},
-    "directions along which the target varies": lambda D: {},
-}
-CLIPPED, INFORMED = list(SHAPES)[-2:]
-PAIRS = {
-    "uci_kin8nm": tuple((j, j + 1) for j in range(7)),  # neighbouring joints of an arm
-    "uci_powerplant": tuple(combinations(range(4), 2)),
-    "traffic_metro_interstate": ((1, 2), (0, 3)),  # hour and day of the week, date and day of the year
-}
-CLOSER = [  # by the clock of the quality benchmark, on other tables
-    *product(("the default before", ANNEALED), MORE_TABLES),
-    *product((SMALLER, SMALLEST), MORE_TABLES[2:]),
-    *product((SMALLER, SLOWER, SLOWEST), (*TABLES, MORE_TABLES[0])),
-    *product(LIGHT, (TABLES[1], *MORE_TABLES[:3])),
-    *product([PAIRED], PAIRS),
-    *product(["2D units"], (TABLES[0], *MORE_TABLES)),
-    *product(["10 units"], (*TABLES, "uci_protein", "traffic_metro_interstate")),
-    *product(["16 units"], ("uci_powerplant", "parking_birmingham")),
-    ("13 units", "traffic_metro_interstate"),
-]
 PATH = RESULTS / "objectives.jsonl"
+TRAFFIC, AIR, PARKING, APPLIANCES, KIN8NM, POWERPLANT, PROTEIN = NAMES[3:]
+SECONDS, BUDGETS = [40], [30, 120]  # for trials side by side, and by the clock of the quality benchmark
+NUM_STARTS, START_SHARE = 3, 0.1  # the share of the time that each start has to show what it is worth
 
 
-def importance_weighted() -> None:
-    """log mean exp over the draws of the hidden layers in place of the mean, in the bound and in the sites."""
-    plain = natural.expected_log_prob
+class Around(AbstractObjective):
+    """Natural gradients with another loss: `around` takes the library's objective, then all that a loss takes."""
 
-    def weighted(likelihood, y, mean, var):
-        values = plain(likelihood, y, mean, var)
-        by_draw = values.reshape(DRAWS, -1, values.shape[-1])
-        whole = jax.nn.logsumexp(by_draw, axis=0) - jnp.log(DRAWS).astype(values.dtype)
-        return jnp.tile(whole, (DRAWS, 1))
+    natural: NaturalGradient
+    around: Callable = eqx.field(static=True)
+    full_batch = False
 
-    natural.expected_log_prob = weighted
+    def init(self, model, data):
+        return self.natural.init(model, data)
 
+    def loss(self, model, state, key, batch):
+        return self.around(self.natural, model, state, key, batch)
 
-def predictive() -> None:
-    """The log density of the prediction in place of the expected log likelihood, as in a deep sigma point process."""
-
-    def elbo(model, key, X, y, *, num_data, num_samples: int):
-        model = deep.unwrap(model)
-        inputs, mean, var = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)[-1]
-        each = model.likelihood_at(inputs).log_predictive(y, mean, var)
-        whole = jnp.sum(jax.nn.logsumexp(each, axis=0) - jnp.log(num_samples).astype(X.dtype))
-        return num_data / X.shape[0] * whole - model.kl()
-
-    train.elbo = elbo
+    def finish(self, model, state, key, data=None):
+        return self.natural.finish(model, state, key, data)
 
 
-def function_draws(divergence: str = "closed") -> None:
-    """One function of each hidden layer for all rows of a step, instead of a draw for each row.
+def importance_weighted(natural: NaturalGradient, model, state, key, batch):
+    """Take the log of the mean over hidden draws instead of the mean of logs, in the bound and in the sites."""
+    likelihood = LogMeanOverDraws(model.likelihood, natural.num_samples)
+    return natural.loss(eqx.tree_at(lambda m: m.likelihood, model, likelihood), state, key, batch)
 
-    The divergence in closed form, or of this draw, or without the derivative by q's parameters ("landing").
+
+class LogMeanOverDraws(eqx.Module):
+    """A likelihood that gives all draws of a row the log of their mean, so that better draws count more."""
+
+    each: Any
+    num_draws: int = eqx.field(static=True)
+
+    reference = property(lambda self: self.each.reference)
+    reach = property(lambda self: self.each.reach)
+
+    def kl(self):
+        return self.each.kl()
+
+    def at(self, whitened, shape):
+        return LogMeanOverDraws(self.each.at(whitened, shape), self.num_draws)
+
+    def expected_log_prob(self, y, mean, var):
+        values = self.each.expected_log_prob(y, mean, var)
+        by_draw = values.reshape(self.num_draws, -1, values.shape[-1])
+        log_mean = jax.nn.logsumexp(by_draw, axis=0) - np.log(self.num_draws).astype(values.dtype)
+        return jnp.tile(log_mean, (self.num_draws, 1))
+
+
+def one_function(natural: NaturalGradient, model, state, key, batch, divergence: str = "closed"):
+    """Draw one function of each hidden layer for all rows of a step, but fine structure for each row.
+
+    The divergence is in closed form ("closed"), that of the draw ("sampled"), or the latter without the derivative by
+    the parameters of q ("landing").
     """
-    rowwise, closed, found = DeepGP.propagate, GPLayer.kl, []
-
-    class Key(list):
-        pass
-
-    def draw_noise(self, key, num_samples, num_rows):
-        return Key([key])
-
-    def propagate(self, noise, X):
-        if not isinstance(noise, Key):
-            return rowwise(self, noise, X)
-        H, passes = X, []
-        for i, layer in enumerate(self.layers[:-1]):
-            v_key, row_key = jax.random.split(jax.random.fold_in(noise[0], i))
-            Z, place = layer.place(H)
-            v, log_ratio = _draw(layer.q, v_key, landing=divergence == "landing")
-            A = layer.features.whitened(layer.kernel, place)
-            var = layer.features.unexplained(layer.kernel, A, place) + layer.noise
-            eps = jax.random.normal(row_key, (len(X), layer.num_outputs), X.dtype)
-            added = layer.added(H) if layer.added else (0.0, 0.0)
-            found.append(log_ratio + (closed(layer.added) if layer.added else 0.0))
-            v = jnp.swapaxes(v, 0, 1).reshape(layer.num_outputs, -1)
-            passes.append((H[None], *(part[None] for part in layer(H))))
-            H = layer.mean_function(Z) + A.T @ v.T + jnp.sqrt(var[:, None] + added[1]) * eps + added[0]
-        return [*passes, (H[None], *(part[None] for part in self.layers[-1](H)))]
-
-    DeepGP.draw_noise, DeepGP.propagate = draw_noise, propagate
-    if divergence != "closed":
-        GPLayer.kl = lambda self, *_: found.pop() if found else closed(self)
+    model, H, kl = unwrap(model), batch.X, 0.0
+    for depth, layer in enumerate(model.layers[:-1]):
+        main, X, keys = layer.main, H, jax.random.split(jax.random.fold_in(key, depth), 3)
+        v, H = main.q.sample(keys[0]), main.draw(*keys[:2], X)  # a function with this v
+        kl += main.kl() if divergence == "closed" else log_ratio(main.q, v, divergence == "landing")
+        for addend in getattr(layer, "parts", ())[1:]:
+            mean, var = addend(X)
+            H = H + mean + jnp.sqrt(var) * jax.random.normal(keys[2], mean.shape, mean.dtype)
+            kl += addend.kl()
+    value, next_state = natural.loss(DeepGP(model.layers[-1:], model.likelihood), state, key, Rows(H, batch.y))
+    return value + kl / state.num_data, next_state
 
 
-def _draw(q, key, *, landing: bool):
-    """v ~ q, and log q(v) - log p(v); for q = Full."""
-    U, weights = q.factor
-    eps = jax.random.normal(key, q.mean.shape, q.mean.dtype)
-    v = q.mean + jnp.einsum("bmpk,bpk->bpm", U, jnp.sqrt(weights) * eps)
-    log_diag = q.log_diag
-    if landing:
-        U, log_diag, mean = jax.lax.stop_gradient((U, log_diag, q.mean))
-        L = jnp.swapaxes(U, 1, 2)  # (B, P, M, M)
-        eps = jax.scipy.linalg.solve_triangular(L, (v - mean)[..., None], lower=True, unit_diagonal=True)[..., 0]
-        eps = eps * jnp.exp(-log_diag)
-    return v, jnp.sum(0.5 * v**2 - 0.5 * eps**2 - log_diag)
+def log_ratio(q, v, landing: bool):
+    """Return log q(v) - log p(v) for q = Full, for the landing with a derivative by v alone."""
+    unit, log_diag, mean = jax.lax.stop_gradient((q.factor[0], q.log_diag, q.mean))
+    # Otherwise the derivatives of eps by v and by the parameters of q cancel.
+    miss = (v if landing else jax.lax.stop_gradient(v)) - mean
+    L = jnp.swapaxes(unit, 1, 2)  # (B, P, M, M)
+    eps = jax.scipy.linalg.solve_triangular(L, miss[..., None], lower=True, unit_diagonal=True)[..., 0]
+    eps = eps * jnp.exp(-log_diag)
+    return jnp.sum(0.5 * v**2 - 0.5 * eps**2 - (log_diag if landing else q.log_diag))
 
 
-def optimiser(name: str) -> None:
-    train.adam = lambda rate: getattr(optax, name)(rate)
-
-
-def muon() -> None:
-    """Muon, a relative of Shampoo, for projections and the means of q, and Adam for the rest.
+def muon(learning_rate: float) -> optax.GradientTransformation:
+    """Return Muon, a relative of Shampoo, for projections and the means of q, and Adam for the rest.
 
     Its steps are orthogonal matrices, and as large as Adam's: Liu et al. (2025) propose a root mean square of 0.2.
     """
-    loop.LARGE = 2  # numbers: arrays are not packed into one vector, which has no rows and columns
 
-    def matrices(params):
-        def axes(array):
-            is_matrix = array.ndim in (2, 3) and min(array.shape[-2:]) > 1
-            return contrib.MuonDimensionNumbers(array.ndim - 1, array.ndim - 2) if is_matrix else None
+    def axes(array):
+        is_matrix = array.ndim in (2, 3) and min(array.shape[-2:]) > 1
+        return contrib.MuonDimensionNumbers(array.ndim - 1, array.ndim - 2) if is_matrix else None
 
-        return jax.tree.map(axes, params)
+    matrices = {"muon_weight_dimension_numbers": lambda params: jax.tree.map(axes, params)}
+    return contrib.muon(learning_rate, **matrices, consistent_rms=0.2)
 
-    train.adam = lambda rate: contrib.muon(rate, muon_weight_dimension_numbers=matrices, consistent_rms=0.2)
+
+def clipped(learning_rate: float) -> optax.GradientTransformation:
+    """Return Adam for gradients of the loss per row that are no longer than 1."""
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(learning_rate))
+
+
+def informed(model: DeepGP, rows: Rows) -> DeepGP:
+    """Return the model with directions that start along gradients of the target instead of anywhere."""
+    H = np.asarray(rows.X, float)
+    for depth, layer in enumerate(model.layers):
+        main = unwrap(layer.main)
+        Z = np.asarray(main.scaling(H))
+        if isinstance(main.projection, Projection):
+            weight = along_gradients(np.asarray(main.projection.weight), Z, rows.y[:, 0], seed=depth)
+            model = eqx.tree_at(lambda m, d=depth: m.layers[d].main.projection.weight, model, jnp.asarray(weight))
+        H = np.asarray(main.mean_function(Z))
+    return model
+
+
+def along_gradients(weight: np.ndarray, Z: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
+    """Return directions (D, J): the axes, then random gradients of a ridge regression of y on random waves of Z."""
+    (dims, num), rng = weight.shape, np.random.default_rng(seed)
+    if num <= dims:
+        return weight
+    rows = rng.permutation(len(Z))[:10_000]
+    Z, y = Z[rows] - 0.5, y[rows] - y.mean()
+    slopes = rng.standard_normal((dims, 500)) * rng.choice((1, 2, 4, 8), 500) / dims**0.5
+    phase = Z @ slopes + 2 * np.pi * rng.random(500)
+    waves = np.cos(phase)
+    gram = waves.T @ waves + 1e-3 * len(Z) * np.eye(500)
+    gradients = -(np.sin(phase) * np.linalg.solve(gram, waves.T @ y)) @ slopes.T  # (N, D)
+    chosen = gradients[rng.integers(len(Z), size=num - dims)].T
+    chosen = chosen / np.linalg.norm(chosen, axis=0)
+    reach = np.max(np.abs(Z @ chosen), axis=0)
+    return np.concatenate([weight[:, :dims], chosen / (2 * reach)], axis=1).astype(weight.dtype)
 
 
 def restarted(table: str, max_time: float, **settings) -> dict:
-    """The best of three starts, by the held-out rows after a tenth of the time each, trained for the rest of it."""
-    starts = [trial(table, max_time=SHORT * max_time, random_state=start, **settings) for start in range(STARTS)]
-    best = max(range(STARTS), key=lambda start: starts[start]["held_out"])
-    found = trial(table, max_time=(1 - STARTS * SHORT) * max_time, random_state=best, **settings)
-    return {**found, "starts": [start["held_out"] for start in starts], "chosen": best}
+    """Give three starts a tenth of the time each, and the one that held-out rows like best the rest of it."""
+    starts = [trial(table, max_time=START_SHARE * max_time, random_state=k, **settings) for k in range(NUM_STARTS)]
+    scores = [start["held_out"] for start in starts]
+    best = int(np.argmax(scores))
+    rest = trial(table, max_time=(1 - NUM_STARTS * START_SHARE) * max_time, random_state=best, **settings)
+    return {**rest, "starts": scores, "chosen": best}
 
 
-def clipped() -> None:
-    """No gradient of the loss per row is longer than 1."""
-    train.adam = lambda rate: optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+class Trial(NamedTuple):
+    """What differs from the default: parts, and settings, perhaps as functions of the number of inputs."""
+
+    parts: Parts = Parts()
+    settings: dict[str, Any] = {}  # noqa: RUF012
+    tables: tuple[str, ...] = ()  # on which it is tried by the clock of the quality benchmark, too
 
 
-def informed() -> None:
-    """Directions that start at random, but along gradients of a ridge regression of the target on random waves."""
-    plain_build, plain, targets = train.build, build.directions, []
-
-    def remembering(config, X, y):
-        targets[:] = [build.seen(config, y)]
-        return plain_build(config, X, y)
-
-    def directions(Z, num, seed):
-        weight, rng = plain(Z, num, seed), np.random.default_rng(seed)
-        dims, y = Z.shape[1], np.nan_to_num(targets[0][:: 1 + len(targets[0]) // build.START_ROWS, 0])
-        keep = rng.permutation(len(Z))[:10_000]
-        Z, y = Z[keep] - 0.5, y[keep] - y.mean()
-        slopes = rng.standard_normal((dims, 500)) * rng.choice((1, 2, 4, 8), 500) / dims**0.5
-        phase = Z @ slopes + 2 * np.pi * rng.random(500)
-        waves = np.cos(phase)
-        gram = waves.T @ waves + 1e-3 * len(Z) * np.eye(500)
-        gradients = -(np.sin(phase) * np.linalg.solve(gram, waves.T @ y)) @ slopes.T  # (N, D)
-        chosen = gradients[rng.integers(len(Z), size=max(0, num - dims))].T
-        chosen = chosen / np.linalg.norm(chosen, axis=0)
-        reach = np.max(np.abs(Z @ chosen), axis=0, initial=0)
-        return np.concatenate([weight[:, :dims], chosen / (2 * reach)], axis=1) if num > dims else weight
-
-    train.build, build.directions = remembering, directions
+def weighted(anneal_steps: int = 0, addends: float = 1.0, **parts) -> Parts:
+    """Return natural gradients with these weights of divergences, and further parts."""
+    return Parts(lambda plan: NaturalGradient(plan.num_samples, KLWeights(anneal_steps, addends)), **parts)
 
 
-def divergence(annealed: float = train.ANNEALED, added_weight: float = 1.0) -> None:
-    train.ANNEALED, train.ADDED_WEIGHT = annealed, added_weight
+def around(loss: Callable, **settings) -> Parts:
+    """Return natural gradients with another loss, in which the divergence counts whole."""
+    loss = partial(loss, **settings)
+    return Parts(lambda plan: Around(NaturalGradient(plan.num_samples), loss))
 
 
-def usual() -> None:
-    """The divergence as it counts by default."""
-    divergence(added_weight=ADDED_WEIGHT)
-
-
-BY_THE_CLOCK = (SMALLER, SMALLEST, SLOWER, SLOWEST, *LIGHT, PAIRED, "10 units", "13 units", "16 units")
-GAUSSIAN = {"output": "adam", "likelihood": "gaussian"}
-TRIALS = {
-    "the default before": (lambda: None, {}),
-    ANNEALED: (divergence, {}),
-    SMALLER: (divergence, {"batch_size": 512}),
-    SMALLEST: (divergence, {"batch_size": 256}),
-    SLOWER: (lambda: divergence(4000), {"batch_size": 512}),
-    SLOWEST: (lambda: divergence(16000), {"batch_size": 512}),
-    **{name: (lambda weight=w: divergence(added_weight=weight), {"batch_size": 512}) for name, w in LIGHT.items()},
-    PAIRED: (usual, {"batch_size": 512}),
-    TODAY: (usual, {"batch_size": 512}),
-    MUON: (lambda: (usual(), muon()), {"batch_size": 512}),
-    RESTARTED: (usual, {"batch_size": 512}),
-    **{name: (usual, {"batch_size": 512}) for name in SHAPES},
-    CLIPPED: (lambda: (usual(), clipped()), {"batch_size": 512}),
-    INFORMED: (lambda: (usual(), informed()), {"batch_size": 512}),
-    "4 draws": (lambda: None, {"n_samples": DRAWS}),
-    "4 draws, importance-weighted": (importance_weighted, {"n_samples": DRAWS}),
-    "one function for all rows": (function_draws, {}),
-    "the same, sampled divergence": (lambda: function_draws("sampled"), {}),
-    "the same, sticking the landing": (lambda: function_draws("landing"), {}),
-    "nadam": (lambda: optimiser("nadam"), {}),
-    "adabelief": (lambda: optimiser("adabelief"), {}),
-    "Gaussian noise, output layer by Adam": (lambda: None, GAUSSIAN),
-    "the same, 8 draws": (lambda: None, {**GAUSSIAN, "n_samples": 8}),
-    "the same, 8 draws, predictive density": (predictive, {**GAUSSIAN, "n_samples": 8}),
+MORE_TABLES = (AIR, PARKING, PROTEIN, TRAFFIC, APPLIANCES)
+USUAL = {"hidden_width": lambda num_inputs: min(num_inputs, 10)}  # where a trial says nothing else
+LARGE = {"batch_size": 1024}  # the default before
+FOUR, BY_ADAM = {**LARGE, "n_samples": 4}, {**LARGE, "output": "adam", "likelihood": "gaussian"}
+EIGHT_BY_ADAM = {**BY_ADAM, "n_samples": 8}
+RESTARTED = "the default, best of three starts"
+COMPARED = {  # side by side
+    "the default before": Trial(weighted(), LARGE, MORE_TABLES),
+    "annealed divergence": Trial(weighted(1000), LARGE, MORE_TABLES),
+    "the default": Trial(),
+    "the default, Muon": Trial(Parts(optim=lambda rate: planned(muon(rate)), elementwise=False)),
+    RESTARTED: Trial(),
+    "D units": Trial(),
+    "D directions": Trial(settings={"n_projections": lambda num: num}),
+    "4D + 1 directions": Trial(settings={"n_projections": lambda num: 4 * num + 1}),
+    "D/2 units": Trial(settings={"hidden_width": lambda num: max(1, min(num, 10) // 2)}),
+    "2D units": Trial(Parts(), {"hidden_width": lambda num: 2 * min(num, 10)}, (KIN8NM, *MORE_TABLES)),
+    "Matern-5/2": Trial(settings={"kernel": "matern52"}),
+    "gradients clipped": Trial(Parts(optim=lambda rate: planned(clipped(rate)))),
+    "directions along which the target varies": Trial(Parts(prepared=informed)),
+    "4 draws": Trial(weighted(), FOUR),
+    "4 draws, importance-weighted": Trial(around(importance_weighted), FOUR),
+    "one function for all rows": Trial(around(one_function), LARGE),
+    "the same, sampled divergence": Trial(around(one_function, divergence="sampled"), LARGE),
+    "the same, sticking the landing": Trial(around(one_function, divergence="landing"), LARGE),
+    "nadam": Trial(weighted(optim=lambda rate: planned(optax.nadam(rate))), LARGE),
+    "adabelief": Trial(weighted(optim=lambda rate: planned(optax.adabelief(rate))), LARGE),
+    "Gaussian noise, output layer by Adam": Trial(settings=BY_ADAM),
+    "the same, 8 draws": Trial(settings=EIGHT_BY_ADAM),
+    "the same, 8 draws, predictive density": Trial(
+        Parts(lambda plan: PredictiveDensity(plan.num_samples)), EIGHT_BY_ADAM
+    ),
+}
+SLOW_TABLES, FINE_TABLES = (KIN8NM, POWERPLANT, AIR), (POWERPLANT, AIR, PARKING, PROTEIN)
+TRIALS = COMPARED | {
+    "the same, batches of 512 rows": Trial(weighted(1000), {}, (*SLOW_TABLES, PROTEIN, TRAFFIC, APPLIANCES)),
+    "the same, batches of 256 rows": Trial(weighted(1000), {"batch_size": 256}, (PROTEIN, TRAFFIC, APPLIANCES)),
+    "the same with 512, over 4,000 steps": Trial(weighted(4000), {}, SLOW_TABLES),
+    "the same with 512, over 16,000 steps": Trial(weighted(16000), {}, SLOW_TABLES),
+    "the same with 512, fine structure counts 0.1": Trial(weighted(1000, 0.1), {}, FINE_TABLES),
+    "the same with 512, fine structure counts 0.3": Trial(weighted(1000, 0.3), {}, FINE_TABLES),
+    "10 units": Trial(Parts(), {"hidden_width": 10}, (KIN8NM, POWERPLANT, PROTEIN, TRAFFIC)),
+    "13 units": Trial(Parts(), {"hidden_width": 13}, (TRAFFIC,)),
+    "16 units": Trial(Parts(), {"hidden_width": 16}, (POWERPLANT, PARKING)),
 }
 
 
-def one(name: str, table: str, budgets: list[int]) -> None:
-    change, settings = TRIALS[name]
-    divergence(0.5)  # steps: the divergence of the hidden layers counts whole from the second one on
-    change()
-    num_inputs = load(table)[0].shape[1]
-    settings = {"batch_size": BATCH, "hidden_width": min(num_inputs, 10), **settings}
-    settings |= {"pairs": PAIRS[table]} if name == PAIRED else {}
-    settings |= SHAPES[name](num_inputs) if name in SHAPES else {}
+def fitted(name: str, table: str, run: Callable[..., dict] = trial, **limits) -> dict:
+    """Return the figures of a trial on a table, with a limit of time or of steps."""
+    num_inputs, (parts, settings, _) = load(table)[0].shape[1], TRIALS[name]
+    settings = {**USUAL, **settings, **limits}
+    settings = {key: value(num_inputs) if callable(value) else value for key, value in settings.items()}
+    return run(table, parts=parts, **settings)
+
+
+def run_case(name: str, table: str, budgets: list[int]) -> None:
+    """Print a line for a fit of each budget of seconds, after two short fits that fill the cache."""
     for _ in range(2):
-        trial(table, max_time=3, **settings)  # compiles
+        fitted(name, table, max_time=3)
     for budget in budgets:
         forget_programs()
-        found = (restarted if name == RESTARTED else trial)(table, max_time=budget, **settings)
-        print(json.dumps({"trial": name, "table": table, "budget": budget, **found}), flush=True)
+        figures = fitted(name, table, restarted if name == RESTARTED else trial, max_time=budget)
+        print(json.dumps({"trial": name, "table": table, "budget": budget, **figures}), flush=True)
 
 
 def main() -> None:
-    done = [json.loads(line) for line in PATH.read_text().splitlines()] if PATH.exists() else []
-    cases = [(*case, [SECONDS]) for case in product(TRIALS, TABLES) if case[0] not in BY_THE_CLOCK]
-    cases = [(*case, [30, 120]) for case in CLOSER] + cases
-    keys = {(line["trial"], line["table"], line["budget"]) for line in done}
-    cases = [(name, table, budgets) for name, table, budgets in cases if (name, table, budgets[-1]) not in keys]
+    """Run all cases that have no line yet, one on each core at a time."""
+    lines = [json.loads(line) for line in PATH.read_text().splitlines()] if PATH.exists() else []
+    known = {(line["trial"], line["table"], line["budget"]) for line in lines}
+    cases = [(name, table, BUDGETS) for name, one in TRIALS.items() for table in one.tables]
+    cases += [(name, table, SECONDS) for name, table in product(COMPARED, (KIN8NM, POWERPLANT))]
     cores: Queue[int] = Queue()
     for core in sorted(os.sched_getaffinity(0)):
         cores.put(core)
@@ -298,11 +285,11 @@ def main() -> None:
         print(*lines, sep="\n", flush=True)
 
     with ThreadPoolExecutor(cores.qsize()) as pool:
-        list(pool.map(run, cases))
+        list(pool.map(run, [case for case in cases if (*case[:2], case[2][-1]) not in known]))
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        one(sys.argv[1], sys.argv[2], list(map(int, sys.argv[3:])))
+        run_case(sys.argv[1], sys.argv[2], list(map(int, sys.argv[3:])))
     else:
         main()

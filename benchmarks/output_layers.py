@@ -1,8 +1,8 @@
-"""Natural gradients against Adam for the output layer of other likelihoods: who is ahead after half a minute?
+"""Compare natural gradients with Adam for the output layer of other likelihoods, by half a minute of training.
 
-One JSON line for each fit in results/output_layers_TABLE.jsonl; a run that was stopped goes on where it was. The clock
-counts all of `fit`, with compiled programs in the cache. Targets are made from those of real tables: above the median
-or not, the quarter of all values, draws of counts; or the target itself.
+Writes one JSON line for each fit to results/output_layers_TABLE.jsonl; a run that was stopped goes on where it was. The
+clock counts all of `fit`, with compiled programs in the cache. Targets are made from those of real tables: above the
+median or not, the quarter of all values, draws of counts; or the target itself.
 
     OVERTONE_DATA=folder python -m benchmarks.output_layers [seconds [table]]
 """
@@ -23,27 +23,30 @@ TARGETS = {
     "student-t": lambda y: y,
     "heteroscedastic": lambda y: y,
 }
-TABLES, OUTPUTS, WARM_UP = ("uci_kin8nm", "uci_powerplant"), ("natural", "adam"), 150  # steps, to compile the programs
+TABLES, OUTPUTS = ("uci_kin8nm", "uci_powerplant"), ("natural", "adam")
+WARM_UP_STEPS = 150  # to compile the programs
 CASES = list(product(TARGETS, OUTPUTS))
 
 
-def one(table: str, case: int, seconds: float) -> dict:
+def fitted(table: str, case: int, seconds: float) -> dict:
+    """Return the figures of one fit."""
     likelihood, output = CASES[case]
     X, y = load(table)
     train, test = split(table, len(X), 0)
     y = TARGETS[likelihood](y)
     kind = DeepGPClassifier if likelihood in ("bernoulli", "softmax") else DeepGPRegressor
     settings = {"output": output, "likelihood": likelihood}
-    kind(**settings, max_steps=WARM_UP).fit(X[train], y[train])
+    kind(**settings, max_steps=WARM_UP_STEPS).fit(X[train], y[train])
     model = kind(**settings, max_time=seconds).fit(X[train], y[train])
-    found = {"steps": len(model.history_.loss), "seconds": model.history_.seconds} | model.evaluate(X[test], y[test])
-    return {"table": table, "likelihood": likelihood, "output": output} | found
+    effort = {"steps": len(model.history_.loss), "seconds": model.history_.seconds}
+    return {"table": table, "likelihood": likelihood, "output": output} | effort | model.evaluate(X[test], y[test])
 
 
 def main(seconds: float, tables: list[str]) -> None:
+    """Fit all cases, and print a table of the log densities."""
     names = [f"output_layers_{table}" for table in tables]
     parts = [
-        resumed(name, len(CASES), lambda case, table=table: one(table, case, seconds))
+        resumed(name, len(CASES), lambda case, table=table: fitted(table, case, seconds))
         for name, table in zip(names, tables, strict=True)
     ]
     lines = [line for part in parts for line in part]

@@ -1,4 +1,4 @@
-"""Overtone for the quality benchmark: a fit for each budget of seconds, with default settings but for the method.
+"""Fit Overtone for the quality benchmark, once for each budget of seconds, with default settings but for the method.
 
 A short fit before fills the compilation cache, so that neither compilation nor tracing is counted.
 """
@@ -9,10 +9,10 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks.curve import case
-from overtone.compiling import forget_programs
+from overtone.numerics.compiling import forget_programs
 from overtone.sklearn import DeepGPRegressor
 
-MOST_TESTED = 20_000  # rows; of power_household:last every eleventh
+MAX_TEST_ROWS = 20_000  # of power_household:last every eleventh is tested
 
 if __name__ == "__main__":
     settings, arrays = case()
@@ -24,8 +24,9 @@ if __name__ == "__main__":
         forget_programs()
         model, start = DeepGPRegressor(max_time=budget, random_state=settings["seed"], **chosen), perf_counter()
         model.fit(arrays["X"], arrays["y"])
-        seconds, some = perf_counter() - start, slice(None, None, 1 + len(arrays["y_test"]) // MOST_TESTED)
-        X, y = arrays["X_test"][some], arrays["y_test"][some]
+        seconds = perf_counter() - start
+        every = 1 + len(arrays["y_test"]) // MAX_TEST_ROWS
+        X, y = arrays["X_test"][::every], arrays["y_test"][::every]
         low, high = model.predict_quantiles(X, [0.025, 0.975])
         point = {
             "budget": budget,

@@ -1,4 +1,4 @@
-"""Tables and plots of the results, from the JSON lines.
+"""Make tables and plots of the results from the JSON lines.
 
 python -m benchmarks.page
 """
@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from overtone.quadratic import MANY
+from overtone.numerics.quadratic import MANY
 
 RESULTS = Path(__file__).parent / "results"
 TITLES = {
@@ -26,10 +26,12 @@ CALLS = 750  # operations of a compiled step of two layers, counted in a profile
 
 
 def read(name: str) -> list[dict]:
+    """Return the lines of one file of results."""
     return [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text().splitlines()]
 
 
 def label(line: dict) -> str:
+    """Return what a reader calls the model of a line."""
     if line["library"] != "overtone":
         return {"gpytorch": "GPyTorch", "gpflux": "GPflux"}[line["library"]] + f", {line['points']:,} points"
     if line.get("preset") == "paper":
@@ -38,18 +40,21 @@ def label(line: dict) -> str:
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def grouped(lines: list[dict], key) -> dict:
-    found: dict = {}
+    """Return the milliseconds of all lines with the same key."""
+    groups: dict = {}
     for line in lines:
-        found.setdefault(key(line), []).append(line["milliseconds"])
-    return found
+        groups.setdefault(key(line), []).append(line["milliseconds"])
+    return groups
 
 
 def comparisons(lines: list[dict]) -> str:
+    """Return a table for each comparison with the peers."""
     text = ""
     for name, title in TITLES.items():
         times = grouped([line for line in lines if line["comparison"] == name], label)
@@ -65,7 +70,7 @@ def comparisons(lines: list[dict]) -> str:
 
 
 def ratios(lines: list[dict], name: str) -> dict[str, float]:
-    """GPyTorch's time over ours, for each covariance."""
+    """Return GPyTorch's time over ours, for each covariance."""
     times = grouped([line for line in lines if line["comparison"] == name], label)
     (peer,) = (key for key in times if key.startswith("GPyTorch"))
     return {
@@ -75,13 +80,13 @@ def ratios(lines: list[dict], name: str) -> dict[str, float]:
 
 
 def verdicts(lines: list[dict]) -> str:
-    """What was aimed at, and what came out."""
+    """Say what was aimed at, and what came out."""
 
-    def judged(goal: str, found: dict[str, float], limit: float, at_most: bool, unit: str) -> str:
-        reached = [(value <= limit) == at_most or value == limit for value in found.values()]
+    def judged(goal: str, measured: dict[str, float], limit: float, at_most: bool, unit: str) -> str:
+        reached = [(value <= limit) == at_most or value == limit for value in measured.values()]
         word = "reached" if all(reached) else "missed" if not any(reached) else "reached by some"
         values = ", ".join(
-            f"{value:.3g}{unit} ({name})" if name else f"{value:.3g}{unit}" for name, value in found.items()
+            f"{value:.3g}{unit} ({name})" if name else f"{value:.3g}{unit}" for name, value in measured.items()
         )
         return f"- {goal}, {'at most' if at_most else 'at least'} {limit:g}{unit}: **{word}**, {values}.\n"
 
@@ -110,6 +115,7 @@ def verdicts(lines: list[dict]) -> str:
 
 
 def growth(lines: list[dict]) -> str:
+    """Return a table of times over the number of frequencies, and draw it."""
     lines = [line for line in lines if line["comparison"] == "growth"]
     times = grouped(lines, lambda line: (line["covariance"], line["frequencies"]))
     numbers = sorted({frequencies for _, frequencies in times})
@@ -126,6 +132,7 @@ def growth(lines: list[dict]) -> str:
 
 
 def bars(lines: list[dict]) -> None:
+    """Draw the time of a step of every model."""
     figure, all_axes = plt.subplots(3, 1, figsize=(8, 8), layout="constrained")
     for axes, (name, title) in zip(all_axes, TITLES.items(), strict=True):
         times = grouped([line for line in lines if line["comparison"] == name], label)
@@ -141,7 +148,7 @@ def bars(lines: list[dict]) -> None:
 
 
 def work(inputs: int, outputs: int, frequencies: int, rows: int, covariance: str, slopes: bool) -> tuple[float, float]:
-    """Operations and bytes that a layer cannot do without, value and gradient, for a Matern kernel of order 1."""
+    """Return operations and bytes that a layer cannot do without: value and gradient, a Matern kernel of order 1."""
     size, width = 2, 2 * frequencies + 5
     rank = {"block": width, "low-rank": 8, "mean-field": 0}[covariance]
     crossed = outputs * size * (1 if covariance == "mean-field" else 2)
@@ -156,6 +163,7 @@ def work(inputs: int, outputs: int, frequencies: int, rows: int, covariance: str
 
 
 def floor(lines: list[dict]) -> str:
+    """Compare the time of a step with the least that this machine would need."""
     (machine,) = read("machine")
     rows = []
     for name in TITLES:
@@ -194,6 +202,7 @@ def floor(lines: list[dict]) -> str:
 
 
 def residuals() -> str:
+    """Return a table of residuals over their optimum."""
     lines, rows = read("residuals"), []
     for order in (0, 1, 2):
         for name in dict.fromkeys(line["features"] for line in lines):
@@ -204,6 +213,7 @@ def residuals() -> str:
 
 
 def waiting() -> str:
+    """Return a table of the seconds until the first step is done."""
     lines = read("startup")
     rows = []
     for run in RUNS:
@@ -213,6 +223,7 @@ def waiting() -> str:
 
 
 def main() -> None:
+    """Write the page and its pictures."""
     lines = read("steps")
     bars(lines)
     (memory,) = read("memory")

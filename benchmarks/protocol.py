@@ -1,8 +1,8 @@
-"""How the driver talks to workers, each a process in an environment of its own.
+"""Let the driver talk to workers, each a process in an environment of its own.
 
 A worker gets its case as JSON on the command line, prints one JSON line when it is ready, and then, for each number n
-that it reads, runs n training steps and prints how long they took. It needs nothing but the standard library and
-NumPy, so that every environment can import it.
+that it reads, runs n training steps and prints how long they took. This module needs nothing but the standard library
+and NumPy, so that every environment can import it.
 """
 
 import json
@@ -15,11 +15,12 @@ ROWS = 20_000
 
 
 def case() -> dict:
+    """Return the case of this worker."""
     return json.loads(sys.argv[1])
 
 
 def data(num_inputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs in [0, 1] and a standardised target with rhythm and noise."""
+    """Return inputs in [0, 1] and a standardised target with rhythm and noise."""
     rng = np.random.default_rng(0)
     X = rng.random((ROWS, num_inputs)).astype(np.float32)
     y = np.sin(30 * X[:, 0] ** 2) + 0.3 * np.cos(5 * X.sum(axis=1)) + 0.1 * rng.standard_normal(ROWS)
@@ -27,7 +28,10 @@ def data(num_inputs: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def serve(run) -> None:
-    """`run(n)` takes n training steps, or as many as it says. The first takes the time of any compilation."""
+    """Time the steps that the driver asks for: `run(n)` takes n of them, or as many as it returns.
+
+    The first takes the time of any compilation.
+    """
     start = perf_counter()
     run(1)
     print(json.dumps({"first_step": perf_counter() - start}), flush=True)

@@ -1,7 +1,7 @@
-"""Test log density, RMSE and coverage over wall-clock, ours and the peers', on the same splits.
+"""Measure test log density, RMSE and coverage over wall-clock, ours and the peers', on the same splits.
 
-Every run is a process of its own on one core, and as many run side by side as there are cores. One JSON line for each
-point of a curve. A run that was stopped goes on with the cases that are not complete; delete a case's lines from
+Every run is a process of its own on one core, and as many run side by side as there are cores. Writes one JSON line for
+each point of a curve. A run that was stopped goes on with the cases that are not complete; delete a case's lines from
 results/quality.jsonl to measure it anew.
 
     OVERTONE_DATA=folder python -m benchmarks.quality [--cores 0,1] [--methods a,b] [--tables a,b] [--seeds 0,1,2]
@@ -41,7 +41,7 @@ METHODS = {
 
 
 def arrays(name: str, seed: int, folder: str) -> str:
-    """The path of a file with both parts of a split, all columns standardised by the training rows."""
+    """Return the path of a file with both parts of a split, all columns standardised by the training rows."""
     path = Path(folder) / f"{name}-{seed}.npz"
     if not path.exists():
         X, y = load(name)
@@ -55,19 +55,24 @@ def arrays(name: str, seed: int, folder: str) -> str:
 
 
 def sensible(case: dict) -> bool:
-    """A split in time has no seed; one method is for such splits alone, and the paper's others for the rest."""
+    """Return whether a case makes sense.
+
+    A split in time has no seed; one method is for such splits alone, and the paper's others for the rest.
+    """
     if case["table"] in NAMES:
         return case["method"] != "overtone-last"
     return case["seed"] == 0 and case["method"] not in FAMILY
 
 
 def complete(case: dict) -> bool:
+    """Return whether all points of a case were measured."""
     lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    done = [line for line in lines if all(line.get(key) == value for key, value in case.items())]
-    return len(done) >= len(METHODS[case["method"]][2])
+    of_case = [line for line in lines if all(line.get(key) == value for key, value in case.items())]
+    return len(of_case) >= len(METHODS[case["method"]][2])
 
 
 def start(case: dict, core: int, folder: str) -> subprocess.Popen:
+    """Start the process of a case on one core."""
     python, worker, seconds = METHODS[case["method"]]
     told = {**case, "arrays": arrays(case["table"], case["seed"], folder), "seconds": seconds}
     command = ["taskset", "--cpu-list", str(core), python, "-m", f"benchmarks.{worker}", json.dumps(told)]
@@ -77,10 +82,12 @@ def start(case: dict, core: int, folder: str) -> subprocess.Popen:
 
 
 def log(folder: str, core: int) -> Path:
+    """Return where the process on a core writes what it prints."""
     return Path(folder) / f"{core}.log"
 
 
 def finish(case: dict, returned: int, lines: list[str]) -> None:
+    """Keep the points that a process printed, or why it failed."""
     points = [json.loads(line) for line in lines if line.startswith("{")]
     if returned:
         points = [{"failed": " ".join(lines[-1:])[:200] or f"exit {returned}"}]
@@ -90,6 +97,7 @@ def finish(case: dict, returned: int, lines: list[str]) -> None:
 
 
 def main() -> None:
+    """Measure the cases that are not complete, one on each core at a time."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cores", default=",".join(map(str, sorted(os.sched_getaffinity(0)))))
     parser.add_argument("--methods", default=",".join(METHODS))

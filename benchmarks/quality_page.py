@@ -1,6 +1,6 @@
-"""results/quality.jsonl -> results/quality.md, quality.png: curves, tables, and what they say about the targets.
+"""Make curves, tables and what they say of results/quality.jsonl: quality.md, quality.png and quality_table.md.
 
-And quality_table.md, the table of the README.
+The last is the table of the README.
 """
 
 import json
@@ -43,7 +43,7 @@ Ours are tested on every eleventh of power_household's 204,928 later rows.
 
 
 def read() -> dict:
-    """(table, method) -> seconds -> the points of all seeds that ours has too: others would not compare."""
+    """Return (table, method) -> seconds -> the points of all seeds that ours has too: others would not compare."""
     points = defaultdict(lambda: defaultdict(list))
     lines = [json.loads(line) for line in (RESULTS / "quality.jsonl").read_text().splitlines()]
     ours = {(line["table"], line["seed"]) for line in lines if line["method"] == OURS}
@@ -55,7 +55,7 @@ def read() -> dict:
 
 
 def mean(points: dict, table: str, method: str, seconds: int, what: str) -> float:
-    """At this time, or the nearest that was looked at."""
+    """Return the mean over seeds at this time, or the nearest that was looked at."""
     known = points.get((table, method))
     if not known:
         return np.nan
@@ -66,10 +66,12 @@ def mean(points: dict, table: str, method: str, seconds: int, what: str) -> floa
 
 
 def show(value: float, best: bool = False) -> str:
+    """Return a number as a cell of a table."""
     return "" if np.isnan(value) else f"**{value:.3f}**" if best else f"{value:.3f}"
 
 
 def table_of(points: dict, table: str) -> list[str]:
+    """Return the lines about one data set, with a row for each method."""
     head = [f"log density, {t} s" for t in TIMES] + ["RMSE, 120 s", "95 % intervals cover"]
     lines = [f"### {table}", "", f"| | {' | '.join(head)} |", f"|---|{'---:|' * len(head)}"]
     leads = [np.nanmax([mean(points, table, m, t, "log_density") for m in GPS]) for t in TIMES]
@@ -82,7 +84,7 @@ def table_of(points: dict, table: str) -> list[str]:
 
 
 def at_a_glance(points: dict) -> str:
-    """A line for each table, with the best of the other GP methods."""
+    """Return a line for each table, with the best of the other GP methods."""
     head = ["log density", "best other GP", "RMSE", "boosting's RMSE", "95 % intervals cover"]
     lines = [f"| after {TIMES[-1]} s | {' | '.join(head)} |", f"|---|{'---:|' * len(head)}"]
     for table in [t for t in NAMES if (t, OURS) in points]:
@@ -96,7 +98,7 @@ def at_a_glance(points: dict) -> str:
 
 
 def curves(points: dict) -> None:
-    """Log density over seconds, a panel for each table."""
+    """Draw log density over seconds, a panel for each table."""
     figure, all_axes = plt.subplots(4, 3, figsize=(12, 12), layout="constrained")
     labels = {}
     for axes, table in zip(all_axes.flat, (*NAMES, *TIME_ORDERED), strict=True):
@@ -115,7 +117,7 @@ def curves(points: dict) -> None:
 
 
 def verdict(points: dict) -> list[str]:
-    """What the tables say, in sentences."""
+    """Say in sentences what the tables show."""
     measured = [t for t in NAMES if (t, OURS) in points]
     seeds = {len(points[t, OURS][120]) for t in measured}
     num = f"{max(seeds)}" if min(seeds) == max(seeds) else f"{min(seeds)} to {max(seeds)}"
@@ -186,11 +188,13 @@ def verdict(points: dict) -> list[str]:
 
 
 def lines_of(name: str) -> list[dict]:
+    """Return the lines of one file of results, if it is there."""
     path = RESULTS / name
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def main() -> None:
+    """Write the page, the picture and the README's table."""
     points = read()
     lines = [
         INTRODUCTION,

@@ -1,6 +1,6 @@
-"""Fits of random tables, of the kinds that break things: no exception, and nothing that is not finite.
+"""Fit random tables, of the kinds that break things: there should be no exception, and nothing that is not finite.
 
-One JSON line for each table in results/random_tables.jsonl; tables that are there are not fitted again. Several
+Writes one JSON line for each table to results/random_tables.jsonl; tables that are there are not fitted again. Several
 processes may share the work: each takes its part of the numbers.
 
     python -m benchmarks.random_tables [tables [part parts]]
@@ -14,14 +14,17 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks.lines import RESULTS
-from overtone.compiling import forget_programs
+from overtone.numerics.compiling import forget_programs
 from overtone.sklearn import DeepGPRegressor
 
 STEPS, PATH = 30, RESULTS / "random_tables.jsonl"
 
 
 def table(seed: int) -> tuple[np.ndarray, np.ndarray, dict]:
-    """1 to 20 inputs, 20 to 20,000 rows; columns that are constant, duplicated, heavy-tailed, discrete; any scale."""
+    """Make 1 to 20 inputs of 20 to 20,000 rows, and a target.
+
+    Columns may be constant, duplicated, heavy-tailed or discrete, and have any scale.
+    """
     rng = np.random.default_rng(seed)
     rows, inputs = int(np.exp(rng.uniform(np.log(20), np.log(20_000)))), int(rng.integers(1, 21))
     X = rng.standard_normal((rows, inputs))
@@ -53,6 +56,7 @@ def table(seed: int) -> tuple[np.ndarray, np.ndarray, dict]:
 
 
 def check(seed: int) -> dict:
+    """Return whether all predictions of a fit are finite, or the exception."""
     X, y, about = table(seed)
     start = perf_counter()
     try:
@@ -69,10 +73,12 @@ def check(seed: int) -> dict:
 
 
 def lines() -> list[dict]:
+    """Return what was measured so far."""
     return [json.loads(line) for line in PATH.read_text().splitlines()] if PATH.exists() else []
 
 
 def main(num: int = 200, part: int = 0, parts: int = 1) -> None:
+    """Check a part of the tables."""
     done = {line["table"] for line in lines()}
     for seed in [seed for seed in range(num) if seed not in done and seed % parts == part]:
         result = check(seed)

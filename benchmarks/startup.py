@@ -1,6 +1,7 @@
-"""How long a user waits for the first training step: with an empty compilation cache, and with a filled one.
+"""Measure how long a user waits for the first training step, with an empty compilation cache and with a filled one.
 
-Two layers, additive in eight inputs, 50 frequencies, by Adam; each run a new process.
+The model has two layers of eight units, additive in eight inputs, with 50 frequencies, and is trained by Adam; each run
+is a new process.
 
     python -m benchmarks.startup
 """
@@ -17,6 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def child() -> None:
+    """Import the library, train one step, and print how long both took."""
     start = perf_counter()
     import numpy as np
 
@@ -25,12 +27,13 @@ def child() -> None:
     imported = perf_counter()
     rng = np.random.default_rng(0)
     X = rng.random((1900, 8))  # too few to hold any out, which would need another program
-    model = DeepGPRegressor(n_inducing=50, n_projections=8, output="adam", max_steps=1, batch_size=1024)
-    model.fit(X, np.sin(6 * X[:, 0]))
+    settings = {"n_inducing": 50, "n_projections": 8, "hidden_width": 8, "output": "adam", "batch_size": 1024}
+    DeepGPRegressor(**settings, max_steps=1).fit(X, np.sin(6 * X[:, 0]))
     print(json.dumps({"import": imported - start, "first_step": perf_counter() - imported}))
 
 
 def main() -> None:
+    """Run three pairs of new processes, each with a cache of its own, and keep what they print."""
     RESULTS.mkdir(exist_ok=True)
     lines = []
     for _ in range(3):

@@ -1,8 +1,8 @@
-"""Time of a training step, ours and the peers', side by side.
+"""Time a training step, ours and the peers', side by side.
 
 All workers of a comparison are alive at once and take turns, round after round, so that a slow minute of the machine
-hits all of them alike; only ratios within a comparison mean something. One JSON line for each measurement. A run that
-was stopped goes on with the comparisons that are not complete; delete results/steps.jsonl to measure all anew.
+hits all of them alike; only ratios within a comparison mean something. Writes one JSON line for each measurement. A run
+that was stopped goes on with the comparisons that are not complete; delete results/steps.jsonl to measure all anew.
 
     python -m benchmarks.steps [rounds]
 """
@@ -15,15 +15,16 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 OURS, PEERS = sys.executable, ".venv-bench/bin/python"
 COVARIANCES = ("block", "low-rank", "mean-field")
-TURN = 0.7  # seconds that a worker's turn should take
+TURN_SECONDS = 0.7  # that a worker's turn should take
 
 
 def overtone(covariance: str, **settings) -> dict:
+    """Return the settings of one of our workers."""
     return {"library": "overtone", "covariance": covariance, **settings}
 
 
 def comparison(inputs: int, frequencies: int) -> list[dict]:
-    """Two layers, batches of 1,024 rows: M frequencies against 2M + 1 points."""
+    """Return the settings of two layers and batches of 1,024 rows: M frequencies against 2M + 1 points."""
     common = {"inputs": inputs, "batch": 1024, "frequencies": frequencies}
     ours = [overtone(covariance, **common) for covariance in COVARIANCES]
     if frequencies == 50:
@@ -33,6 +34,7 @@ def comparison(inputs: int, frequencies: int) -> list[dict]:
 
 
 def growth() -> list[dict]:
+    """Return settings with more and more frequencies."""
     return [
         overtone(covariance, inputs=1, batch=8192, frequencies=frequencies)
         for covariance in COVARIANCES
@@ -49,6 +51,8 @@ COMPARISONS = {
 
 
 class Worker:
+    """A process that trains when it is told to, and says how long a step took."""
+
     def __init__(self, settings: dict):
         python = OURS if settings["library"] == "overtone" else PEERS
         command = [python, "-m", f"benchmarks.{settings['library']}_worker", json.dumps(settings)]
@@ -59,7 +63,7 @@ class Worker:
         self.first = self._answer()["first_step"]
         self.steps = 20 if settings["library"] == "overtone" else 2
         seconds = self.measure()
-        self.steps = max(self.steps, int(TURN / seconds) // self.steps * self.steps)
+        self.steps = max(self.steps, int(TURN_SECONDS / seconds) // self.steps * self.steps)
 
     def _answer(self) -> dict:
         line = self.process.stdout.readline()
@@ -68,17 +72,19 @@ class Worker:
         return json.loads(line)
 
     def measure(self) -> float:
+        """Return the seconds of a step, the mean over one turn."""
         self.process.stdin.write(f"{self.steps}\n")
         self.process.stdin.flush()
         return self._answer()["seconds"]
 
     def close(self) -> None:
+        """End the process."""
         self.process.stdin.close()
         self.process.wait()
 
 
 def complete(path: Path, rounds: int) -> list[dict]:
-    """The lines of all comparisons that were measured to the end."""
+    """Return the lines of all comparisons that were measured to the end."""
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     counts = {name: sum(line["comparison"] == name for line in lines) for name in COMPARISONS}
     whole = {name for name, cases in COMPARISONS.items() if counts[name] == rounds * len(cases)}
@@ -86,6 +92,7 @@ def complete(path: Path, rounds: int) -> list[dict]:
 
 
 def measure(name: str, rounds: int, file) -> None:
+    """Measure one comparison, round after round, and write a line for each worker's turn."""
     workers = [Worker(settings) for settings in COMPARISONS[name]]
     for turn in range(rounds):
         for worker in workers:
@@ -98,6 +105,7 @@ def measure(name: str, rounds: int, file) -> None:
 
 
 def main(rounds: int) -> None:
+    """Measure the comparisons that are not complete."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "steps.jsonl"
     lines = complete(path, rounds)

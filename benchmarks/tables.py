@@ -1,4 +1,4 @@
-"""The data sets of the quality benchmark as arrays: inputs X (N, D) and target y (N,).
+"""Load the data sets of the quality benchmark as arrays: inputs X (N, D) and target y (N,).
 
 They are Parquet files in the folder that OVERTONE_DATA names, but for a few made-up ones; nothing is downloaded. Times
 become a trend in days, the hour of the day, the day of the week and, for more than a year, the day of the year;
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from overtone.demo import multi_step
+from overtone.app.demo import multi_step
 
 NAMES = (
     "multi_step",
@@ -35,6 +35,7 @@ WAVES = {  # of two inputs, which no input shows alone
 
 
 def folder() -> Path:
+    """Return the folder with the data sets."""
     name = os.environ.get("OVERTONE_DATA")
     if not name:
         raise SystemExit("OVERTONE_DATA is not set; it names the folder with the Parquet files of the data sets.")
@@ -42,6 +43,7 @@ def folder() -> Path:
 
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and target of one data set, without rows that have gaps."""
     if name == "multi_step":
         return multi_step(0, 1000)
     if name in WAVES:
@@ -57,7 +59,7 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split(name: str, num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training and test rows: 10 % held out at random, or the last."""
+    """Return training and test rows: 10 % are held out, at random or the last ones."""
     if name.endswith(":last"):
         return np.arange(num - num // 10), np.arange(num - num // 10, num)
     order = np.random.default_rng(seed).permutation(num)
@@ -65,6 +67,7 @@ def split(name: str, num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _times(times: pd.Series) -> list[np.ndarray]:
+    """Return a trend in days, the hour, the day of the week and, for more than a year, the day of the year."""
     days = (times - times.min()).dt.total_seconds().to_numpy() / 86400
     seconds = times.dt.hour * 3600 + times.dt.minute * 60 + times.dt.second
     parts = [days, seconds.to_numpy() / 3600, times.dt.dayofweek.to_numpy()]

@@ -1,4 +1,4 @@
-"""Shapes and types of the numerical modules are checked at run time in the tests."""
+"""Shapes and types of the library are checked at run time in the tests."""
 
 import os
 from pathlib import Path
@@ -9,21 +9,19 @@ matplotlib.use("Agg")
 
 from jaxtyping import install_import_hook
 
-NAMES = (
-    "params", "linalg", "trigpoly", "quadratic", "kernels", "variational", "features", "means", "scaling", "layers",
-    "likelihoods", "mixture", "discrete", "model", "diagnostics", "collapsed", "calibration", "natural",
-    "build", "decide", "train", "data", "fit", "spectrum", "fine", "predictions",
-)  # fmt: skip
-CHECKED = [f"overtone.{name}" for name in NAMES]
+CHECKED = [f"overtone.{room}" for room in ("numerics", "gp", "inference", "autopilot", "storage")]
 with install_import_hook(CHECKED, "beartype.beartype"):
-    import overtone.predictions
-    import overtone.sklearn  # noqa: F401
+    import overtone
+    import overtone.sklearn
+
+    for name in overtone.__all__:
+        getattr(overtone, name)
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-from overtone.compiling import forget_programs_if_many  # noqa: E402
+from overtone.numerics.compiling import forget_programs_if_many  # noqa: E402
 
 # Workers side by side whose linear algebra has threads of its own take nine times as long: they wait for each other.
 threadpool_limits(1, "blas")

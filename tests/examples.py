@@ -2,8 +2,8 @@
 
 import jax.numpy as jnp
 
-from overtone.features import OperatorFeatures
-from overtone.linalg import DiagonalPlusLowRank
+from overtone.gp.features import OperatorFeatures
+from overtone.numerics.linalg import DiagonalPlusLowRank
 
 
 def laplacian_features(size: int, low: float, high: float) -> OperatorFeatures:

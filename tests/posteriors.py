@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from overtone.variational import Full, LowRank, MeanField
+from overtone.gp.variational import Full, LowRank, MeanField
 
 
 def low_rank(shape, variance, dtype):

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from overtone.collapsed import best_scales
-from overtone.features import PinnedFourierFeatures
-from overtone.kernels import Matern32
+from overtone.gp.features import BandLimited, PinnedFourier
+from overtone.gp.kernels import Matern32
+from overtone.gp.variational import Full
+from overtone.inference.collapsed import best_scales
 from overtone.sklearn import DeepGPRegressor
-from overtone.variational import Full
 
 RNG = np.random.default_rng(0)
 
@@ -18,7 +18,8 @@ RNG = np.random.default_rng(0)
 @pytest.mark.usefixtures("x64")
 def test_marginals_lose_the_residual_inside_and_nothing_outside():
     a, b, num = jnp.zeros(()), jnp.ones(()), 5
-    free, limited = (PinnedFourierFeatures(a, b, num, 1, limited) for limited in (False, True))
+    free = PinnedFourier(num, a, b, 1)
+    limited = BandLimited(free)
     kernel = Matern32(jnp.asarray(1.3), jnp.asarray(0.2))
     X = jnp.linspace(-0.4, 1.4, 37)[:, None]
     inside = (X[:, 0] >= 0) & (X[:, 0] <= 1)
@@ -56,7 +57,7 @@ def test_a_band_of_waves_is_found_out_and_fitted_to_its_last_digits():
     x = np.sort(RNG.random(3000))
     clean, noisy = (waves(x) + scale * RNG.standard_normal(3000) for scale in (1e-4, 0.3))
     model = DeepGPRegressor(max_steps=5, n_inducing=150).fit(x[:, None], clean)
-    assert model.config_.band_limited == "yes"
+    assert model.plan_.band_limited
     new = RNG.uniform(0.01, 0.99, 500)
     mean, std = model.predict(new[:, None], return_std=True)
     error = mean - waves(new)
@@ -67,7 +68,7 @@ def test_a_band_of_waves_is_found_out_and_fitted_to_its_last_digits():
     draws = model.sample_functions(20)(new[:, None])
     assert np.abs(draws - mean[:, None]).max() < 1e-3
     other = DeepGPRegressor(max_steps=1, n_inducing=150).fit(x[:, None], noisy)
-    assert other.config_.band_limited == "no"
+    assert not other.plan_.band_limited
 
 
 def test_it_is_for_one_layer():

@@ -5,11 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.build import build
-from overtone.calibration import held_out_densities, with_calibrated_noise
-from overtone.collapsed import statistics, with_optimal_output
-from overtone.config import Config
-from overtone.params import unwrap
+from overtone.inference.calibration import held_out_densities, with_calibrated_noise
+from overtone.inference.output_layer import statistics, with_optimal_output
+from overtone.numerics.params import unwrap
+from tests.planned import built
 
 RNG = np.random.default_rng(0)
 KEY = jax.random.key(0)
@@ -19,12 +18,12 @@ Y = np.stack([np.sin(9 * X[:, 0]), X[:, 0]], axis=1) + 0.1 * RNG.standard_normal
 
 def test_rows_left_out_have_the_density_of_a_model_that_has_not_seen_them(x64):
     """Against dense regression on the features of the other rows; three of 24 rows only fill up the parts."""
-    model = build(Config("vff", n_inducing=4, dtype="float64"), X, Y)
+    model = built(X, Y, "vff", n_inducing=4, dtype="float64")
     rows = RNG.permutation(24).reshape(4, 6)
     weights = (rows < 21).astype(float)
     found = held_out_densities(model, KEY, X[rows], Y[rows], weights)
     (layer,), noise = unwrap(model).layers, np.asarray(unwrap(model).likelihood.noise)
-    A = np.asarray(layer.features.whitened(layer.kernel, layer.place(jnp.asarray(X))[1]))
+    A = np.asarray(layer.features.whitened(layer.kernel, layer.at(jnp.asarray(X))[1]))
     k = float(np.sum(unwrap(layer.kernel).parts.variance))
     for part, part_found in zip(rows, found, strict=True):
         seen = np.setdiff1d(np.arange(21), part)
@@ -39,14 +38,14 @@ def test_rows_left_out_have_the_density_of_a_model_that_has_not_seen_them(x64):
 
 
 def test_the_largest_noise_that_costs_little_is_taken(x64, monkeypatch):
-    deep, seen = build(Config(n_inducing=4, n_layers=2, dtype="float64"), X, Y), []
+    deep, seen = built(X, Y, n_inducing=4, n_layers=2, dtype="float64"), []
 
     def densities(model, key, X, y, weights):
         noise = float(unwrap(model.layers[0].noise))
         seen.append(noise)
         return np.full(weights.shape, 0.015 * (noise > 5e-4) - 0.03 * (noise > 2e-3) - (noise > 0.02))
 
-    monkeypatch.setattr("overtone.calibration.held_out_densities", densities)
+    monkeypatch.setattr("overtone.inference.calibration.held_out_densities", densities)
     found = float(unwrap(with_calibrated_noise(deep, KEY, X, Y).layers[0].noise))
     assert 1e-3 < found < 2e-3
     assert found == max(noise for noise in seen if noise < 2e-3)
@@ -56,9 +55,9 @@ def test_the_largest_noise_that_costs_little_is_taken(x64, monkeypatch):
 
 
 def test_a_shallow_model_has_nothing_to_raise_and_a_deep_one_stays_below_its_scale(x64):
-    shallow = build(Config("vff", n_inducing=4, dtype="float64"), X, Y)
+    shallow = built(X, Y, "vff", n_inducing=4, dtype="float64")
     assert with_calibrated_noise(shallow, KEY, X, Y) is shallow
-    deep = build(Config(n_inducing=6, n_layers=2, dtype="float64"), X, Y)
+    deep = built(X, Y, n_inducing=6, n_layers=2, dtype="float64")
     sums = statistics(deep, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(24), num_samples=4)[:2]
     deep = with_calibrated_noise(with_optimal_output(deep, *sums), KEY, X, Y)
     assert float(unwrap(deep.layers[0].noise)) < 0.02  # the inputs of the next layer cover [0, 1]
@@ -72,8 +71,8 @@ def test_every_row_counts_once(num, x64, monkeypatch):
         seen.append((X[..., 0], weights))
         return -np.ones(weights.shape)
 
-    monkeypatch.setattr("overtone.calibration.held_out_densities", densities)
-    deep = build(Config(n_inducing=4, n_layers=2, dtype="float64"), X, Y)
+    monkeypatch.setattr("overtone.inference.calibration.held_out_densities", densities)
+    deep = built(X, Y, n_inducing=4, n_layers=2, dtype="float64")
     numbers = np.arange(num, dtype=float)[:, None]
     with_calibrated_noise(deep, KEY, numbers, Y[:num])
     for values, weights in seen:

@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from overtone.cli import main
+from overtone.app.cli import main
 from overtone.sklearn import DeepGPRegressor
 
 RNG = np.random.default_rng(0)
-OVERTONE = [sys.executable, "-m", "overtone.cli"]
+OVERTONE = [sys.executable, "-m", "overtone.app.cli"]
 QUICK = ["--method", "vff", "--frequencies", "4", "--quiet"]
 KILLS = 6
 
@@ -55,7 +55,7 @@ def test_help_is_quick_and_explains_every_setting():
     assert perf_counter() - start < 3  # about a twelfth of it on an idle machine
     for flag in ("--target", "--frequencies", "--layers", "--budget", "--checkpoint", "--missing"):
         assert flag in helped.stdout
-    code = "import sys, overtone.cli; print([m for m in ('jax', 'numpy', 'polars', 'sklearn') if m in sys.modules])"
+    code = "import sys, overtone.app.cli; print([m for m in ('jax', 'numpy', 'polars', 'sklearn') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
@@ -86,8 +86,8 @@ def test_evaluate_and_info(folder):
 
 
 BAD = {
-    "no target": (["fit", "train.csv", "--target", "z"], "no column 'z', but 'x', 'town', 'y'"),
-    "no targets": (["fit", "train.csv", "--target", "y,z,q"], "no column 'z', 'q', but 'x', 'town', 'y'"),
+    "no target": (["fit", "train.csv", "--target", "z"], "no column 'z'; the table has 'x', 'town', 'y'"),
+    "no targets": (["fit", "train.csv", "--target", "y,z,q"], "no column 'z', 'q'; the table has 'x', 'town', 'y'"),
     "same target": (["fit", "train.csv", "--target", "y,x,y"], "--target names 'y' more than once"),
     "text among targets": (["fit", "train.csv", "--target", "y,town"], "'town' holds classes, which can only be"),
     "text among numbers": (
@@ -102,22 +102,14 @@ BAD = {
     "no folder": (["fit", "train.csv", "--target", "y", "--out", "no/where"], "no such folder"),
     "method": (["fit", "train.csv", "--target", "y", "--method", "gp"], "method must be one of"),
     "layers": (["fit", "train.csv", "--target", "y", "--layers", "two"], "n_layers must be a whole number"),
-    "pairs": (["fit", "train.csv", "--target", "y", "--pairs", "0:1,0:7"], "pairs must be of inputs from 0 to"),
-    "no pairs": (["fit", "train.csv", "--target", "y", "--pairs", "0,1"], "pairs must be pairs of different inputs"),
-    "words for pairs": (["fit", "train.csv", "--target", "y", "--pairs", "x:y"], "pairs must be pairs of different"),
     "words for inputs": (["fit", "train.csv", "--target", "y", "--fine-inputs", "x"], "fine_inputs must be a tuple of"),
     "words for interval": (["fit", "train.csv", "--target", "y", "--interval", "x"], "interval must contain [0, 1]"),
-    "waves": (["fit", "train.csv", "--target", "y", "--waves", "10"], "waves need several inputs, and cycles for each"),
-    "no waves": (
-        ["fit", "train.csv", "--target", "y", "--waves", "10:x"],
-        "waves must be 'auto' or cycles over the range",
-    ),
     "resume": (["fit", "train.csv", "--target", "y", "--resume"], "--resume needs --checkpoint"),
     "one row": (["fit", "one.csv", "--target", "y"], "1 complete rows; a fit needs at least 2"),
     "ragged": (["fit", "ragged.csv", "--target", "y"], "ragged.csv, line 3: 1 values"),
     "infinite": (["fit", "infinite.csv", "--target", "y"], "column 'x' has an infinite value in row 2"),
     "gaps": (["fit", "gaps.csv", "--target", "y"], "missing values in 'x' (1)"),
-    "no model": (["predict", "train.csv", "train.csv", "--out", "p.csv"], "no safetensors file"),
+    "no model": (["predict", "train.csv", "train.csv", "--out", "p.csv"], "not a safetensors file"),
     "no columns": (["predict", "model.safetensors", "gaps.csv", "--out", "q.csv"], "does not have: 'town'"),
     "out": (["predict", "model.safetensors", "train.csv", "--out", "p.txt"], "must end in .csv or .parquet"),
     "taken": (["predict", "model.safetensors", "taken.csv", "--out", "q.csv"], "'mean' would be replaced"),

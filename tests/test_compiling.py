@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overtone import compiling
+from overtone.numerics import compiling
 from overtone.sklearn import DeepGPRegressor
 
 FIT = """

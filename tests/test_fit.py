@@ -1,4 +1,4 @@
-"""The training loop on problems with known answers."""
+"""The training loop and its callbacks on problems with known answers."""
 
 from time import perf_counter
 
@@ -8,11 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.tree_util import Partial
 
-from overtone.data import Batches
-from overtone.fit import DivergedWarning, fit, two_cycles, warm_up_and_decay
-from overtone.params import Fixed, Positive, trainable, unwrap
+from overtone.inference.batches import Batches
+from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
+from overtone.inference.checkpoints import Checkpoint, digest
+from overtone.inference.loop import DivergedWarning, fit
+from overtone.inference.objective import AbstractObjective
+from overtone.inference.packing import Packing
+from overtone.inference.schedules import planned, planned_adam, warm_up_and_decay
+from overtone.numerics.params import Fixed, Positive, trainable, unwrap
+from overtone.storage.files import FileError
 
 
 class Line(eqx.Module):
@@ -20,14 +25,70 @@ class Line(eqx.Module):
     offset: jax.Array | Fixed
 
 
-def squared_error(model, memory, key, x, y):
-    model = unwrap(model)
-    return jnp.mean((model.slope * x + model.offset - y) ** 2), memory
+class Toy(AbstractObjective):
+    """Has no state, and finishes nothing."""
+
+    full_batch = False
+
+    def init(self, model, data):
+        return model, None
 
 
-def log_loss(model, memory, key, x, y):
+class SquaredError(Toy):
+    def loss(self, model, state, key, batch):
+        model = unwrap(model)
+        return jnp.mean((model.slope * batch.X + model.offset - batch.y[:, 0]) ** 2), state
+
+
+class LogSlope(Toy):
     """Falls without bound, and is not a number for a slope below 0."""
-    return jnp.log(model.slope), memory
+
+    def loss(self, model, state, key, batch):
+        return jnp.log(model.slope), state
+
+
+class Kinked(Toy):
+    """Has no finite gradient at a slope of 0.2."""
+
+    def loss(self, model, state, key, batch):
+        return jnp.sqrt(jnp.abs(model.slope - 0.2)), state
+
+
+class Cliff(Toy):
+    """Is least at a slope of 1, and not a number a little below."""
+
+    def loss(self, model, state, key, batch):
+        return jnp.where(model.slope > 0.96, jnp.abs(model.slope - 1), jnp.nan), state
+
+
+class Nothing(Toy):
+    def loss(self, model, state, key, batch):
+        return jnp.nan * model.slope, state
+
+
+class Counting(AbstractObjective):
+    """Its state is the number of steps so far, which is where the slope is pulled to."""
+
+    full_batch = False
+
+    def init(self, model, data):
+        return model, jax.device_put(np.zeros((), np.float32))
+
+    def loss(self, model, state, key, batch):
+        return (model.slope - state) ** 2, state + 1
+
+
+class Turns(Callback):
+    """Makes turns of so many steps, and remembers where they ended."""
+
+    def __init__(self, length: int):
+        self.length, self.ends = length, []
+
+    def start(self, training):
+        training.turn_steps = self.length
+
+    def after_turn(self, training):
+        self.ends.append(training.step)
 
 
 def constant(step, steps):
@@ -35,33 +96,80 @@ def constant(step, steps):
 
 
 X = np.linspace(-1, 1, 50)
-BATCHES = Batches(X, 3 * X + 1, batch_size=10, seed=0)
-ADAM = optax.adam(0.05)
+Y = 3 * X + 1
+SQUARED_ERROR = SquaredError()
+ADAM = planned(optax.adam(0.05), constant)  # one object, so that the compiled loop is shared
+SGD = planned(optax.sgd(0.3), constant)
 
 
-def run(model, loss=squared_error, steps=400, **settings):
-    settings = {"schedule": constant, "optim": ADAM, **settings}
-    return fit(model, loss, BATCHES, key=jax.random.key(0), steps=steps, **settings)
+def run(model, objective=SQUARED_ERROR, steps=400, **settings):
+    settings = {"optim": ADAM, "batch_size": 10, "elementwise": True, **settings}
+    return fit(model, objective, (X, Y), key=jax.random.key(0), steps=steps, **settings)
+
+
+def line(slope: float) -> Line:
+    return Line(jnp.asarray(slope), jnp.asarray(0.0))
 
 
 def test_finds_the_minimum_and_leaves_what_is_fixed():
-    model, _, history = run(Line(Positive(1.0), Fixed(1.0)))
+    model, state, history = run(Line(Positive(1.0), Fixed(1.0)))
     assert float(unwrap(model).slope) == pytest.approx(3.0, abs=0.02)
     assert float(unwrap(model).offset) == 1.0
+    assert state is None
     assert len(history.loss) == 400
-    assert history.message == ""
+    assert (history.message, history.scores) == ("", [])
+    assert history.seconds > 0
 
 
-def test_same_key_same_result_whatever_the_chunk():
+@pytest.mark.parametrize("length", [1, 13, 100])
+def test_same_key_same_result_whatever_the_turns(length):
+    start, turns = Line(Positive(1.0), jnp.asarray(0.0)), Turns(length)
+    usual, again = (run(start, steps=130) for _ in range(2))
+    other = run(start, steps=130, callbacks=[turns])
+    assert turns.ends == [*range(length, 130, length), 130]
+    for result in (again, other):
+        assert float(result.model.slope.log) == float(usual.model.slope.log)
+        np.testing.assert_array_equal(result.history.loss, usual.history.loss)
+
+
+@pytest.mark.parametrize("chunk", [13, 1000])
+def test_same_key_same_result_whatever_the_chunk(monkeypatch, chunk):
     start = Line(Positive(1.0), jnp.asarray(0.0))
-    results = [run(start, steps=130, chunk=chunk)[0] for chunk in (100, 100, 13, 1000)]
-    slopes = {float(r.slope.log) for r in results}
-    assert len(slopes) == 1
+    usual = run(start, steps=130)
+    monkeypatch.setattr("overtone.inference.loop.CHUNK_STEPS", chunk)
+    assert float(run(start, steps=130).model.slope.log) == float(usual.model.slope.log)
 
 
-def test_a_non_finite_loss_stops_and_keeps_the_last_good_parameters():
+def test_another_key_means_other_batches():
+    start = line(1.0)
+    losses = [
+        fit(start, SQUARED_ERROR, (X, Y), key=jax.random.key(seed), optim=ADAM, steps=30, batch_size=10).history.loss
+        for seed in (0, 1)
+    ]
+    assert not np.array_equal(*losses)
+
+
+def test_parameters_may_be_packed_or_not(monkeypatch):
+    """Packed, one large array stays as it is; with an optimiser of single numbers all ways are the same."""
+    start = Line(jnp.linspace(0.5, 1.5, 50), jnp.asarray(0.0))
+    packed = run(start, steps=50)
+    plain = run(start, steps=50, elementwise=False)
+    monkeypatch.setattr("overtone.inference.packing.LARGE_SIZE", 10)
+    large = run(start, steps=50)
+    for other in (plain, large):
+        np.testing.assert_allclose(other.model.slope, packed.model.slope, rtol=1e-6)
+        np.testing.assert_allclose(other.history.loss, packed.history.loss, rtol=1e-6)
+    packing = Packing(start, elementwise=True)
+    assert [part.shape for part in packing.pack(start)] == [(1,), (50,)]
+    again = packing.unpacked(packing.pack(start))
+    np.testing.assert_array_equal(again.slope, start.slope)
+    np.testing.assert_array_equal(again.offset, start.offset)
+
+
+@pytest.mark.parametrize("callbacks", [(), (Retreat,)])
+def test_a_non_finite_loss_stops_and_keeps_the_last_good_parameters(callbacks):
     with pytest.warns(DivergedWarning, match="not finite, at last at step .* of 400.*smaller learning rate"):
-        model, _, history = run(Line(jnp.asarray(0.3), jnp.asarray(0.0)), log_loss, chunk=2)
+        model, _, history = run(line(0.3), LogSlope(), callbacks=[Turns(2), *(kind() for kind in callbacks)])
     assert 0 < float(model.slope) < 0.3
     assert np.all(np.isfinite(history.loss))
     nearest = np.min(np.abs(np.exp(history.loss) / float(model.slope) - 1))
@@ -69,31 +177,48 @@ def test_a_non_finite_loss_stops_and_keeps_the_last_good_parameters():
     assert "not finite" in history.message
 
 
-def test_a_gradient_that_is_not_finite_is_seen_at_the_last_step_too():
-    def kinked(model, memory, key, x, y):
-        return jnp.sqrt(jnp.abs(model.slope - 0.2)), memory  # the slope starts where the gradient is not finite
-
+@pytest.mark.parametrize("callbacks", [(), (Retreat,)])
+def test_a_gradient_that_is_not_finite_is_seen_at_the_last_step_too(callbacks):
     with pytest.warns(DivergedWarning):
-        model, _, _ = run(Line(jnp.asarray(0.2), jnp.asarray(0.0)), kinked, steps=1)
+        model, _, _ = run(line(0.2), Kinked(), steps=1, callbacks=[kind() for kind in callbacks])
     assert float(model.slope) == pytest.approx(0.2)
 
 
-def test_a_last_step_that_leads_where_there_is_no_loss_is_taken_back():
-    def loss(model, memory, key, x, y):
-        return jnp.where(model.slope > 0.96, jnp.abs(model.slope - 1), jnp.nan), memory
-
+@pytest.mark.parametrize("callbacks", [(), (Retreat,)])
+def test_a_last_step_that_leads_where_there_is_no_loss_is_taken_back(callbacks):
     with pytest.warns(DivergedWarning):
-        model, _, _ = run(Line(jnp.asarray(1.25), jnp.asarray(0.0)), loss, optim=optax.sgd(0.3), steps=1)
+        model, _, _ = run(line(1.25), Cliff(), steps=1, optim=SGD, callbacks=[kind() for kind in callbacks])
     assert float(model.slope) == 1.25
 
 
+def test_a_step_that_is_not_finite_is_taken_back_and_the_next_are_shorter():
+    """Down to 1, in steps of 0.3 from 1.25, and 0.95 is too far."""
+    model, _, history = run(line(1.25), Cliff(), optim=SGD, callbacks=[Turns(7), Retreat()])
+    assert history.message == ""
+    assert abs(float(model.slope) - 1.0) < 0.09  # a step's length, by which it goes to and fro
+    assert np.all(np.isfinite(history.loss))
+
+
+def test_retreats_are_few_and_a_loss_that_never_was_finite_has_none():
+    retreat = Retreat(times=2)
+    with pytest.warns(DivergedWarning):
+        run(line(0.3), LogSlope(), callbacks=[Turns(2), retreat])
+    assert retreat.taken == 2
+    hopeless = Retreat()
+    with pytest.warns(DivergedWarning, match="at last at step 100 of 400"):
+        model, _, history = run(line(0.5), Nothing(), callbacks=[hopeless])
+    assert (hopeless.taken, len(history.loss)) == (0, 0)
+    assert float(model.slope) == 0.5
+
+
 def test_progress_bar_shows_what_describe_says(capsys):
-    run(
-        Line(Positive(1.0), Fixed(1.0)),
-        progress=True,
-        describe=lambda m, v: {"slope": f"{float(m.slope.log):.1f}"},
-    )
-    assert "slope=1.1" in capsys.readouterr().err
+    bar = ProgressBar(lambda model, loss: {"slope": f"{float(model.slope.log):.1f}"})
+    run(Line(Positive(1.0), Fixed(1.0)), callbacks=[bar])
+    shown = capsys.readouterr().err
+    assert "slope=1.1" in shown
+    assert "400/400" in shown
+    run(Line(Positive(1.0), Fixed(1.0)), callbacks=[ProgressBar()])
+    assert "loss=0.0" in capsys.readouterr().err
 
 
 def test_trainable_marks_floating_arrays_outside_fixed():
@@ -125,45 +250,60 @@ def test_a_batch_of_everything_keeps_the_order():
     np.testing.assert_array_equal(rows, [range(5)])  # one batch for all steps
 
 
-def test_the_loss_carries_its_memory_from_step_to_step():
-    """Here: the number of steps so far, which is where the slope is pulled to."""
+class SeenRows(AbstractObjective):
+    """Its state is the sum of the batch's inputs at the last step, and the number of its rows."""
 
-    def loss(model, memory, key, x, y):
-        return (model.slope - memory) ** 2, memory + 1
+    full_batch: bool = eqx.field(static=True)
 
-    steps = 7
-    model, memory, history = fit(
-        Line(jnp.asarray(0.0), jnp.asarray(0.0)),
-        loss,
-        BATCHES,
-        key=jax.random.key(0),
-        optim=optax.sgd(0.5),  # jumps to the minimum of the step's loss
-        steps=steps,
-        memory=jnp.asarray(0.0),
-        schedule=constant,
-        chunk=3,
-    )
-    assert float(memory) == steps
-    np.testing.assert_allclose(history.loss, [0, *[1] * (steps - 1)])
-    assert float(model.slope) == steps - 1
+    def init(self, model, data):
+        return model, jax.device_put(np.zeros(2, np.float32))
+
+    def loss(self, model, state, key, batch):
+        seen = jnp.stack([jnp.sum(batch.X), jnp.asarray(len(batch.X), batch.X.dtype)])
+        return model.slope**2, seen
 
 
-def test_a_step_that_is_not_finite_is_taken_back_and_the_next_are_shorter():
-    """Down to 1, in steps of 0.3 from 1.25, and 0.95 is too far."""
+@pytest.mark.parametrize(("full_batch", "size", "rows"), [(False, 10, 10), (False, None, 50), (True, 10, 50)])
+def test_batches_have_the_size_that_was_asked_for_unless_the_objective_needs_all_rows(full_batch, size, rows):
+    fitted = fit(line(1.0), SeenRows(full_batch), (X, Y), key=jax.random.key(0), optim=SGD, steps=3, batch_size=size)
+    total, num = np.asarray(fitted.state)
+    assert num == rows
+    seed = int(jax.random.key_data(jax.random.key(0))[-1])
+    expected = Batches(X, batch_size=rows, seed=seed).take(2, 1)[0].sum()
+    assert total == pytest.approx(expected, abs=1e-5)
 
-    def loss(model, memory, key, x, y):
-        return jnp.where(model.slope > 0.96, jnp.abs(model.slope - 1), jnp.nan), memory
 
-    start = Line(jnp.asarray(1.25), jnp.asarray(0.0))
-    model, _, history = run(start, loss, optim=optax.sgd(0.3), chunk=7)
-    assert history.message == ""
-    assert abs(float(model.slope) - 1.0) < 0.09  # a step's length, by which it goes to and fro
-    assert np.all(np.isfinite(history.loss))
+def test_the_objective_carries_its_state_from_step_to_step():
+    steps, sgd = 7, optax.sgd(0.5)  # jumps to the minimum of the step's loss
+    fitted = run(line(0.0), Counting(), steps=steps, optim=sgd, callbacks=[Turns(3)])
+    assert float(fitted.state) == steps
+    np.testing.assert_allclose(fitted.history.loss, [0, *[1] * (steps - 1)])
+    assert float(fitted.model.slope) == steps - 1
+
+
+class Finished(SquaredError):
+    """Says in closed form what the offset is."""
+
+    def init(self, model, data):
+        assert data.y.shape == (50, 1)
+        return eqx.tree_at(lambda m: m.offset, model, Fixed(np.float32(0.5))), None
+
+    def finish(self, model, state, key, data=None):
+        return eqx.tree_at(lambda m: m.offset, model, jnp.mean(jnp.asarray(data.y)))
+
+
+def test_the_objective_prepares_the_model_and_finishes_it_unless_it_should_not():
+    finished = run(line(1.0), Finished(), steps=100)
+    assert float(finished.model.offset) == pytest.approx(1.0, abs=1e-6)
+    left = run(line(1.0), Finished(), steps=100, finish=False)
+    assert float(unwrap(left.model).offset) == 0.5
+    assert float(left.model.slope) == float(finished.model.slope)
 
 
 def test_a_time_limit_is_kept():
     began = perf_counter()
-    _, _, history = run(Line(Positive(1.0), jnp.asarray(0.0)), steps=10**9, seconds=3.0, schedule=warm_up_and_decay)
+    optim, clock = planned(optax.adam(0.05)), Clock(3.0)
+    _, _, history = run(Line(Positive(1.0), jnp.asarray(0.0)), steps=10**9, optim=optim, callbacks=[clock])
     assert 2 < perf_counter() - began < 6
     assert 10 < len(history.loss) < 10**9
 
@@ -177,44 +317,161 @@ def test_warm_up_and_decay_rise_stay_and_fall():
     assert scale[-1] == pytest.approx(0.01, abs=1e-3)
 
 
-def test_two_cycles_are_a_short_one_and_a_long_one_if_steps_are_many():
-    def scales(schedule, steps):
-        return np.asarray(jax.vmap(lambda step: schedule(step, jnp.asarray(steps)))(jnp.arange(steps)))
+class Slide(Toy):
+    """A gradient of 1 everywhere: the slope falls by the length of each step."""
 
-    cycles = Partial(two_cycles, many=jnp.asarray(1001))
-    short, long = scales(warm_up_and_decay, 250), scales(warm_up_and_decay, 751)
-    np.testing.assert_allclose(scales(cycles, 1001), np.concatenate([short, long]), atol=1e-6)
-    np.testing.assert_allclose(scales(cycles, 1000), scales(warm_up_and_decay, 1000), atol=1e-6)
-    for steps in (1, 2, 3, 4, 5, 9):
-        few = scales(Partial(two_cycles, many=jnp.asarray(1)), steps)
-        assert np.all((few > 0) & (few <= 1))
+    def loss(self, model, state, key, batch):
+        return model.slope, state
 
 
-def test_training_ends_when_the_score_no_longer_rises_and_the_best_model_is_kept(monkeypatch):
-    """The score is best at a slope of 2, on the way from 1 to 3."""
-    monkeypatch.setattr("overtone.fit.LEAST_STEPS", 1000)
+def test_a_planned_optimiser_heeds_step_steps_and_factor_and_others_are_left_as_they_are():
+    steps = 40
+    scales = np.asarray(jax.vmap(lambda step: warm_up_and_decay(step, jnp.asarray(steps)))(jnp.arange(steps)))
+    slid = run(line(0.0), Slide(), steps=steps, optim=planned(optax.sgd(1.0)))
+    assert float(slid.model.slope) == pytest.approx(-scales.sum(), rel=1e-5)
+    np.testing.assert_allclose(-slid.history.loss, np.cumsum(scales) - scales, atol=1e-5)
+    plain = run(line(0.0), Slide(), steps=steps, optim=optax.sgd(1.0))
+    assert float(plain.model.slope) == -steps
 
-    def score(model, memory):
-        return -abs(float(unwrap(model).slope) - 2.0)
+    class Shorter(Callback):
+        def start(self, training):
+            training.factor = 0.5
 
-    model, _, history = run(Line(Positive(1.0), Fixed(1.0)), steps=20_000, score=score)
+    half = run(line(0.0), Slide(), steps=steps, optim=planned(optax.sgd(1.0), constant), callbacks=[Shorter()])
+    assert float(half.model.slope) == pytest.approx(-steps / 2)
+    assert planned_adam(0.05) is planned_adam(0.05)
+
+
+def score(model, state):
+    """Is best at a slope of 2, on the way from 1 to 3."""
+    return -abs(float(unwrap(model).slope) - 2.0)
+
+
+def test_training_ends_when_the_score_no_longer_rises_and_the_best_model_is_kept():
+    stopping = EarlyStopping(score, timed=False, least_steps=1000)
+    model, _, history = run(Line(Positive(1.0), Fixed(1.0)), steps=20_000, callbacks=[stopping])
     assert len(history.loss) < 3000
     best = max(history.scores, key=lambda pair: pair[1])
     assert -abs(float(unwrap(model).slope) - 2.0) == pytest.approx(best[1])
     assert best[1] > history.scores[-1][1]
 
 
-@pytest.mark.parametrize("chunk", [10, 100])
-def test_a_model_is_asked_once_whether_it_is_too_small(chunk):
-    asked = []
+def test_scores_that_are_not_finite_do_not_count_and_the_state_of_the_best_model_is_kept():
+    def of_state(model, state):
+        return {3: np.nan, 6: 2.0, 9: np.inf}.get(int(state), 1.0)
 
-    def outgrown(model):
-        asked.append(float(unwrap(model).slope))
-        return len(asked) > 1
+    stopping = EarlyStopping(of_state, timed=False)
+    fitted = run(line(0.0), Counting(), steps=12, optim=optax.sgd(0.5), callbacks=[Turns(3), stopping])
+    assert fitted.history.scores == [(6, 2.0), (12, 1.0)]
+    assert (float(fitted.state), float(fitted.model.slope)) == (6, 5)
 
-    model, _, history = run(Line(Positive(1.0), Fixed(1.0)), steps=200, outgrown=outgrown, chunk=chunk)
-    assert len(asked) == 1
-    assert (len(history.loss), history.outgrown) == (200, False)
-    model, _, history = run(Line(Positive(1.0), Fixed(1.0)), steps=200, outgrown=outgrown, chunk=chunk)
-    assert (len(history.loss), history.outgrown) == (max(50, chunk), True)
-    assert float(unwrap(model).slope) == asked[1]
+
+def test_training_can_be_stopped_with_the_model_of_the_moment():
+    turns = Turns(10)
+    stop = StopWhen(lambda: len(turns.ends) == 3)
+    stopped = run(line(1.0), callbacks=[turns, stop])
+    assert stopped.history.message == "Training was stopped at step 30 of 400; the model is the best so far."
+    assert len(stopped.history.loss) == 30
+    assert 1 < float(stopped.model.slope) < 3
+    at_once = run(line(1.0), callbacks=[StopWhen(lambda: True)])
+    assert (len(at_once.history.loss), float(at_once.model.slope)) == (0, 1.0)
+    assert "stopped at step 0 of 400" in at_once.history.message
+
+
+def watched(folder, *others, identity=(), steps=330):
+    """A run with all that a checkpoint has to keep: an average over batches, a best model, a retreat."""
+    stopping = EarlyStopping(score, timed=False, least_steps=100)
+    checkpoint = [Checkpoint(folder, "one", dict(identity))] if folder else []
+    callbacks = [Turns(20), Retreat(), stopping, *others, *checkpoint]
+    return run(line(1.0), Noisy(), steps=steps, optim=planned(optax.adam(0.05)), callbacks=callbacks)
+
+
+class Noisy(AbstractObjective):
+    """Squared error plus a random slope, not a number for once, with a state that depends on all steps."""
+
+    full_batch = False
+
+    def init(self, model, data):
+        return model, jax.device_put(np.zeros((), np.float32))
+
+    def loss(self, model, state, key, batch):
+        error = SQUARED_ERROR.loss(model, None, key, batch)[0] + 0.1 * jax.random.normal(key) * model.slope
+        broken = (model.slope > 1.5) & (model.slope < 1.52)
+        return jnp.where(broken, jnp.nan, error.astype(jnp.float32)), 0.9 * state + model.slope
+
+
+class Killed(Callback):
+    """Ends the process, as it were, after so many turns: nothing is told that it ends."""
+
+    def __init__(self, turns: int):
+        self.turns = turns
+
+    def after_turn(self, training):
+        self.turns -= 1
+        if self.turns < 0:
+            raise KeyboardInterrupt
+
+
+def assert_same(ours, theirs):
+    for a, b in zip(
+        jax.tree.leaves((ours.model, ours.state)), jax.tree.leaves((theirs.model, theirs.state)), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(ours.history.loss, theirs.history.loss)
+    assert ours.history.scores == theirs.history.scores
+    assert ours.history.message == theirs.history.message
+
+
+def test_a_run_that_was_killed_goes_on_from_its_checkpoint_as_if_nothing_had_happened(tmp_path, monkeypatch):
+    monkeypatch.setenv("OVERTONE_CHECKPOINT_SECONDS", "0")
+    whole = watched(None)
+    assert len(whole.history.scores) > 2
+    for turns in (2, 5, 3):
+        with pytest.raises(KeyboardInterrupt):
+            watched(tmp_path, Killed(turns))
+    seen = Turns(20)
+    assert_same(watched(tmp_path, seen), whole)
+    assert seen.ends[0] == 20 * (2 + 5 + 3 + 1)
+    done = Turns(20)
+    assert_same(watched(tmp_path, done), whole)  # a run that is over has nothing to do
+    assert done.ends == []
+
+
+def test_a_run_that_was_stopped_goes_on_too(tmp_path):
+    turns = Turns(20)
+    stopped = watched(tmp_path, turns, StopWhen(lambda: len(turns.ends) == 4))
+    assert "stopped at step 80" in stopped.history.message
+    assert_same(watched(tmp_path), watched(None))
+
+
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
+    watched(tmp_path, identity={"data": digest(X, Y), "rate": 0.05}.items(), steps=20)
+    with pytest.raises(
+        FileError, match=r"checkpoint is of another fit: rate was 0\.05, is 0\.1; width was not set, is 3"
+    ):
+        watched(tmp_path, identity={"data": digest(X, Y), "rate": 0.1, "width": 3}.items(), steps=20)
+    assert digest(X, Y) != digest(X, Y.astype(np.float32)) != digest(X[:-1], Y)
+    left_over = tmp_path / ".one.checkpoint.123.new"
+    left_over.write_bytes(b"half of it")
+    Checkpoint(tmp_path, "one", {})
+    assert not left_over.exists()
+
+
+class Quadratic(AbstractObjective):
+    """A long valley, where steps along the gradient take forever."""
+
+    full_batch = True
+
+    def init(self, model, data):
+        return model, None
+
+    def loss(self, model, state, key, batch):
+        return 500 * (model.slope - 3) ** 2 + 0.5 * (model.offset + model.slope - 4) ** 2, state
+
+
+def test_optimisers_with_line_searches_work():
+    """They need the loss, its gradient and the function itself at every step; a handful of steps are enough then."""
+    fitted = fit(line(1.0), Quadratic(), (X, Y), key=jax.random.key(0), optim=optax.lbfgs(), steps=12)
+    assert float(fitted.model.slope) == pytest.approx(3.0, abs=1e-3)
+    assert float(fitted.model.offset) == pytest.approx(1.0, abs=1e-3)
+    assert fitted.history.loss[-1] < 1e-6

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.features import FourierFeatures
-from overtone.kernels import Matern12, Matern32, Matern52, SquaredExponential
+from overtone.gp.features import Fourier
+from overtone.gp.kernels import Matern12, Matern32, Matern52, SquaredExponential
 from tests.reference.matern import Matern, fourier_basis
 
 MATERNS = [Matern12, Matern32, Matern52]
@@ -19,7 +19,7 @@ def setting(kind):
     kernel = kind(jnp.asarray(VARIANCE), jnp.asarray(LENGTHSCALE))
     basis = [fourier_basis(m, M, A, B) for m in range(2 * M + 1)]
     return (
-        FourierFeatures(jnp.asarray(A), jnp.asarray(B), M),
+        Fourier(M, jnp.asarray(A), jnp.asarray(B)),
         kernel,
         Matern(kind.order, VARIANCE, LENGTHSCALE),
         basis,

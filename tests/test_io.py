@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from overtone import io
 from overtone.sklearn import DeepGPRegressor
+from overtone.storage import files
 
 RNG = np.random.default_rng(0)
 X = np.linspace(0, 1, 40)[:, None]
@@ -67,8 +67,8 @@ def test_thousands_of_damaged_files_are_refused(saved, tmp_path):
             damaged[place : place + 8] = RNG.bytes(8)
         path.write_bytes(damaged)
         try:
-            io.read(path, "model")
-        except io.FileError as error:
+            files.read(path, "estimator")
+        except files.FileError as error:
             assert str(path) in str(error)  # noqa: PT017
             assert "\n" not in str(error)  # noqa: PT017
         else:  # such as another order of spaces in the header
@@ -80,18 +80,18 @@ def test_thousands_of_damaged_files_are_refused(saved, tmp_path):
 def test_foreign_newer_and_other_files_are_refused(saved, tmp_path):
     path = tmp_path / "file.safetensors"
     path.write_bytes(save({"a": np.zeros(3)}))
-    with pytest.raises(io.FileError, match="not written by Overtone"):
+    with pytest.raises(files.FileError, match="not written by Overtone"):
         DeepGPRegressor.load(path)
     path.write_bytes(save({"a": np.zeros(3)}, {"overtone": "model", "format": "99", "version": "9.0"}))
-    with pytest.raises(io.FileError, match=r"format '99', written by Overtone 9\.0; .* update Overtone"):
+    with pytest.raises(files.FileError, match=r"format '99', written by Overtone 9\.0; .* update Overtone"):
         DeepGPRegressor.load(path)
-    io.write(path, "checkpoint", {}, {})
-    with pytest.raises(io.FileError, match="holds a checkpoint, not a model"):
+    files.write(path, "checkpoint", {}, {})
+    with pytest.raises(files.FileError, match="holds a checkpoint, not an estimator"):
         DeepGPRegressor.load(path)
-    with pytest.raises(io.FileError, match="no such file"):
+    with pytest.raises(files.FileError, match="no such file"):
         DeepGPRegressor.load(tmp_path / "nowhere")
     path.write_text("x,y\n1,2\n")
-    with pytest.raises(io.FileError, match="no safetensors file"):
+    with pytest.raises(files.FileError, match="not a safetensors file"):
         DeepGPRegressor.load(path)
 
 
@@ -100,9 +100,9 @@ def test_a_full_disk_leaves_the_old_file(saved, tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(saved.read_bytes())
     code = (
-        "import sys, resource, signal, numpy as np; from overtone import io; "
+        "import sys, resource, signal, numpy as np; from overtone.storage import files; "
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
-        "io.write(sys.argv[1], 'model', {'a': np.zeros(10_000)}, {})"
+        "files.write(sys.argv[1], 'model', {'a': np.zeros(10_000)}, {})"
     )
     run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert "File too large" in run.stderr

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from overtone.means import linear_weight
-from overtone.scaling import Projection, directions, standardise, unit_interval
+from overtone.gp.maps import Projection, directions, standardise, unit_interval
+from overtone.gp.means import linear_weight
 
 X = np.random.default_rng(0).normal(size=(50, 3)) @ np.diag([5.0, 1.0, 0.1])
 

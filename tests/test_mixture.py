@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from overtone.mixture import Mixture
+from overtone.gp.predictive.mixture import Mixture
 
 RNG = np.random.default_rng(0)
 MEANS, STDS = RNG.normal(size=(5, 3, 2)), RNG.uniform(0.2, 1.5, size=(5, 3, 2))

@@ -6,12 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.build import build
-from overtone.collapsed import _by_features, _by_rows, collapsed_elbo, statistics, with_optimal_output
-from overtone.config import Config
-from overtone.model import elbo
-from overtone.natural import RATE, OutputMemory, natural_elbo, site_sums
-from overtone.params import unwrap
+from overtone.gp.model import elbo
+from overtone.inference.collapsed import Collapsed, _by_features, _by_rows
+from overtone.inference.natural import NaturalGradient, OutputMemory
+from overtone.inference.objective import Progress, Rows
+from overtone.inference.output_layer import statistics, with_optimal_output
+from overtone.inference.sites import site_sums
+from overtone.numerics.params import unwrap
+from tests.planned import built
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(size=(40, 2))
@@ -21,14 +23,15 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 
 def setting(**settings):
-    model = build(Config(n_inducing=4, dtype="float64", **settings), X, Y)
-    return model, OutputMemory.start(model)
+    model = built(X, Y, n_inducing=4, dtype="float64", **settings)
+    return model, OutputMemory.start(model, len(X))
 
 
 @eqx.filter_jit
 def step(model, memory, key=KEY, rows=slice(None)):
     def bound(model):
-        return natural_elbo(model, memory, key, jnp.asarray(X[rows]), jnp.asarray(Y[rows]), num_data=len(X))
+        loss, new = NaturalGradient().loss(model, memory, key, Rows(jnp.asarray(X[rows]), jnp.asarray(Y[rows])))
+        return -len(X) * loss, new
 
     (value, new), gradient = eqx.filter_value_and_grad(bound, has_aux=True)(model)
     return value, new, gradient
@@ -45,8 +48,9 @@ def test_after_one_look_at_all_rows_bound_and_gradient_are_those_of_the_closed_f
     model, memory = setting(n_layers=1, method="vff")
     _, memory, _ = step(model, memory)
     value, _, gradient = step(model, memory)
+    rows = Rows(jnp.asarray(X), jnp.asarray(Y))
     closed, closed_gradient = eqx.filter_jit(
-        eqx.filter_value_and_grad(lambda m: collapsed_elbo(m, KEY, jnp.asarray(X), jnp.asarray(Y)))
+        eqx.filter_value_and_grad(lambda m: -len(X) * Collapsed().loss(m, Progress.start(rows), KEY, rows)[0])
     )(model)
     assert float(value) == pytest.approx(float(closed), rel=1e-10)
     # All but q, which has no part in it.
@@ -105,10 +109,11 @@ def test_averages_of_minibatches_tend_to_the_sums_over_all_rows():
     """First the mean of all estimates, then an exponential average: within a few deviations of the exact sums."""
     model, memory = setting(n_layers=1, method="vff")
     gram, _, _, _ = statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(X)), num_samples=1)
-    look, distances = eqx.filter_jit(natural_elbo), []
+    objective, distances = NaturalGradient(), []
+    look = eqx.filter_jit(objective.loss)
     for _ in range(60):
         rows = RNG.permutation(len(X))[:20]
-        _, memory = look(model, memory, KEY, jnp.asarray(X[rows]), jnp.asarray(Y[rows]), num_data=len(X))
+        _, memory = look(model, memory, KEY, Rows(jnp.asarray(X[rows]), jnp.asarray(Y[rows])))
         distances.append(float(jnp.linalg.norm(memory.gram - gram)))
     assert int(memory.step) == 60
-    assert np.mean(distances[-20:]) < 2 * (RATE / 2) ** 0.5 * distances[0]
+    assert np.mean(distances[-20:]) < 2 * (objective.rate / 2) ** 0.5 * distances[0]

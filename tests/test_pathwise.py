@@ -6,14 +6,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.build import build
-from overtone.compiling import quickly_compiled
-from overtone.config import Config
-from overtone.kernels import Matern32, SquaredExponential
-from overtone.params import unwrap
-from overtone.pathwise import RandomWaves, draw_paths, follow
+from overtone.gp.features import InducingPoints
+from overtone.gp.kernels import Linear, Matern32, RationalQuadratic, SquaredExponential
+from overtone.gp.layers import Layer
+from overtone.gp.likelihoods import Gaussian
+from overtone.gp.model import DeepGP
+from overtone.gp.pathwise import RandomWaves, draw_paths, follow
+from overtone.gp.variational import Full
+from overtone.numerics.compiling import quickly_compiled
+from overtone.numerics.params import unwrap
 from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
-from overtone.variational import Full
+from tests.planned import built
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(size=(30, 2)), RNG.normal(size=(30, 2))
@@ -22,8 +25,7 @@ NUM = 2000
 
 
 def shallow(method, preset="default", **settings):
-    config = Config(method=method, n_inducing=3, dtype="float64", preset=preset, **settings)
-    model = unwrap(build(config, X, Y))
+    model = unwrap(built(X, Y, method, n_inducing=3, dtype="float64", preset=preset, **settings))
     mean, log_diag, unit = (np.asarray(part) for part in (lambda q: (q.mean, q.log_diag, q.unit))(model.layers[0].q))
     unit = unit + np.tril(0.3 * RNG.normal(size=np.moveaxis(unit, 2, 1).shape), -1).swapaxes(1, 2)
     q = Full(*map(jnp.asarray, (RNG.normal(size=mean.shape), log_diag + RNG.normal(size=mean.shape), unit)))
@@ -38,7 +40,7 @@ def draws(model, prior):
 @quickly_compiled
 def exact(layer, X):
     """K, A, and the layer's own means and variances."""
-    _, H = layer.place(X)
+    _, H = layer.at(X)
     return layer.kernel.gram(H, H), layer.features.whitened(layer.kernel, H), *layer(X)
 
 
@@ -77,7 +79,7 @@ def test_covariances_of_draws_are_those_of_the_process(name):
 
 @quickly_compiled
 def both(features, kernel, finer, H):
-    R = features.part_of(kernel, finer, jnp.eye(finer.num_features)).T
+    R = features.from_finer(kernel, finer, jnp.eye(finer.num_features)).T
     return R, features.whitened(kernel, H), finer.whitened(kernel, H)
 
 
@@ -87,18 +89,25 @@ def test_the_features_are_a_part_of_the_finer_ones(name):
     method, settings = CASES[name]
     layer = shallow(method, **settings).layers[0]
     finer = layer.features.finer()
-    R, coarse, fine = map(np.asarray, both(layer.features, layer.kernel, finer, layer.place(jnp.asarray(AT))[1]))
+    R, coarse, fine = map(np.asarray, both(layer.features, layer.kernel, finer, layer.at(jnp.asarray(AT))[1]))
     np.testing.assert_allclose(R @ fine, coarse, atol=2e-6)
     np.testing.assert_allclose(R @ R.T, np.eye(len(R)), atol=2e-6)
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("kind", [SquaredExponential, Matern32])
+@pytest.mark.parametrize("kind", [SquaredExponential, Matern32, RationalQuadratic])
 def test_random_waves_have_the_kernel_as_their_mean(kind):
-    kernel = kind(jnp.asarray(1.7), jnp.asarray([0.3, 0.8]))
+    shape = (jnp.asarray(0.9),) if kind is RationalQuadratic else ()
+    kernel = kind(jnp.asarray(1.7), jnp.asarray([0.3, 0.8]), *shape)
     waves = RandomWaves(kernel.frequencies(jax.random.key(0), (100_000, 2)))
     phi = waves(kernel, jnp.asarray(AT))
     np.testing.assert_allclose(phi.T @ phi, kernel.gram(jnp.asarray(AT), jnp.asarray(AT)), atol=0.03)
+
+
+def test_kernels_without_finer_features_and_without_waves_are_refused():
+    model = unwrap(DeepGP([Layer(Linear(), InducingPoints(3))], Gaussian()).initialised(X, Y))
+    with pytest.raises(TypeError, match="functions of a Linear kernel need features that have finer ones"):
+        draw_paths(model, jax.random.key(0), 2, False)
 
 
 @pytest.fixture(scope="module")

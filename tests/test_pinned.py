@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.features import PinnedFourierFeatures
-from overtone.features.base import AbstractInducingFeatures
-from overtone.kernels import Matern12, Matern32, Matern52
+from overtone.gp.features import PinnedFourier
+from overtone.gp.features.base import AbstractInducingFeatures
+from overtone.gp.kernels import Matern12, Matern32, Matern52
 from tests.reference.karhunen_loeve import optimal_residual
 from tests.reference.matern import Matern
 
@@ -25,7 +25,7 @@ def residual(features, kernel, x):
 def setting(kind, lengthscale, num_frequencies, dtype=jnp.float64):
     ends = jnp.asarray(0.0, dtype), jnp.asarray(1.0, dtype)
     kernel = kind(jnp.asarray(VARIANCE, dtype), jnp.asarray(lengthscale, dtype))
-    return PinnedFourierFeatures(*ends, num_frequencies, kind.order), kernel
+    return PinnedFourier(num_frequencies, *ends, kind.order), kernel
 
 
 @pytest.mark.parametrize("lengthscale", [0.05, 0.2, 0.5])
@@ -53,8 +53,8 @@ def test_residual_vanishes_everywhere_as_frequencies_are_added(kind):
 def test_single_precision_keeps_the_covariances(kind, num_frequencies):
     """Q(x, y) = g(x) . g(y) in float32 against float64, inside, at and beyond the ends."""
     x = np.concatenate([np.linspace(-0.3, 1.3, 41), [0.0, 1.0, 1e-6, 1 - 1e-6]])[:, None]
-    exact = eqx.filter_jit(PinnedFourierFeatures.Kuf)(*setting(kind, 0.1, num_frequencies), jnp.asarray(x))
-    single = eqx.filter_jit(PinnedFourierFeatures.Kuf)(
+    exact = eqx.filter_jit(PinnedFourier.Kuf)(*setting(kind, 0.1, num_frequencies), jnp.asarray(x))
+    single = eqx.filter_jit(PinnedFourier.Kuf)(
         *setting(kind, 0.1, num_frequencies, jnp.float32), jnp.asarray(x, jnp.float32)
     )
     assert single.dtype == jnp.float32
@@ -76,7 +76,7 @@ def test_the_interval_has_a_gradient():
     x = jnp.linspace(0.1, 0.9, 50)
 
     def total(a, b):
-        return jnp.sum(residual(PinnedFourierFeatures(a, b, 8, 1), kernel, x))
+        return jnp.sum(residual(PinnedFourier(8, a, b, 1), kernel, x))
 
     gradient = jax.grad(total, argnums=(0, 1))(jnp.asarray(-0.5), jnp.asarray(1.5))
     step = 1e-5
@@ -93,7 +93,7 @@ def test_ends_that_met_in_training_leave_a_short_interval():
     x = jnp.linspace(0.1, 0.9, 50)[:, None]
 
     def features(b, x=x):
-        return PinnedFourierFeatures(jnp.asarray(0.5), jnp.asarray(b), 8, 1).Kuf(kernel, x)
+        return PinnedFourier(8, jnp.asarray(0.5), jnp.asarray(b), 1).Kuf(kernel, x)
 
     for b in (0.5, 0.4):
         np.testing.assert_array_equal(features(b), features(0.51))
@@ -112,13 +112,13 @@ def test_normal_equations_agree_with_the_features_themselves(kind):
 
     def both(method):
         def value(features, kernel, x, Y, weights):
-            gram, projected = method(features, kernel, x, Y, weights)
-            return jnp.sum(jnp.sin(gram) * factors) + jnp.sum(jnp.cos(projected)), (gram, projected)
+            gram, projected, left = found = method(features, kernel, x, Y, weights)
+            return jnp.sum(jnp.sin(gram) * factors) + jnp.sum(jnp.cos(projected)) + jnp.sin(left), found
 
         grad = eqx.filter_value_and_grad(lambda args: value(*args), has_aux=True)
         return jax.tree.leaves(eqx.filter_jit(grad)((features, kernel, x, Y, weights)))
 
-    ours = both(PinnedFourierFeatures.normal_equations)
+    ours = both(PinnedFourier.normal_equations)
     generic = both(AbstractInducingFeatures.normal_equations)
     for a, b in zip(ours, generic, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * float(jnp.max(jnp.abs(b))))
@@ -134,11 +134,12 @@ def test_normal_equations_of_a_model_in_single_precision(kind, lengthscale, num_
     rng = np.random.default_rng(0)
     x, Y = (jnp.asarray(rng.uniform(size=(500, 1)), jnp.float32) for _ in range(2))
     features, kernel = setting(kind, lengthscale, num_frequencies, jnp.float32)
-    gram, projected = eqx.filter_jit(features.normal_equations)(kernel, x, Y, jnp.ones(500))
+    gram, projected, left = eqx.filter_jit(features.normal_equations)(kernel, x, Y, jnp.ones(500))
     wide, kernel, x, Y = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), (features, kernel, x, Y))
     A = eqx.filter_jit(wide.features)(kernel, x[:, 0], jnp.float32)
     np.testing.assert_allclose(gram, A @ A.T, atol=1e-11 * len(x))
     np.testing.assert_allclose(projected, A @ Y, atol=1e-11 * len(x))
+    np.testing.assert_allclose(left, len(x) * kernel.variance - jnp.sum(A**2), atol=1e-10 * len(x))
 
 
 def test_a_kernel_of_another_order_is_refused():

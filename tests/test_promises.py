@@ -10,17 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.tree_util import Partial
 
-from overtone.build import build
-from overtone.cli import _parser
-from overtone.collapsed import with_optimal_output
-from overtone.config import Config
-from overtone.demo import FOLDER, PICTURES, main, multi_step
-from overtone.natural import OutputMemory
-from overtone.params import Positive
+from overtone.app.cli import build_parser
+from overtone.app.demo import FOLDER, PICTURES, main, multi_step
+from overtone.inference.collapsed import Collapsed
+from overtone.inference.natural import NaturalGradient
+from overtone.inference.objective import Elbo, Rows
+from overtone.inference.output_layer import with_optimal_output
+from overtone.numerics.params import Positive
 from overtone.sklearn import DeepGPRegressor
-from overtone.train import negative_collapsed, negative_elbo, negative_natural
+from tests.planned import built
 
 X, Y = multi_step(0, 400)
 X_TEST, Y_TEST = multi_step(1000, 1000)
@@ -85,9 +84,8 @@ def test_depth_costs_in_proportion():
     """The work of a step grows with the number of layers, not faster."""
 
     def flops(n_layers: int) -> float:
-        model = build(Config(n_layers=n_layers, n_inducing=20), X, Y[:, None])
-        loss = Partial(negative_elbo, num_data=1, num_samples=1)
-        step = jax.jit(jax.grad(lambda x: loss(model, None, jax.random.key(0), x, x)[0]))
+        model, state = Elbo().init(built(X, Y[:, None], n_layers=n_layers, n_inducing=20), Rows(X, Y[:, None]))
+        step = jax.jit(jax.grad(lambda x: Elbo().loss(model, state, jax.random.key(0), Rows(x, x))[0]))
         cost = step.lower(jax.ShapeDtypeStruct((400, 1), np.float32)).compile().cost_analysis()
         return cost["flops"]
 
@@ -98,19 +96,17 @@ def test_depth_costs_in_proportion():
 @pytest.mark.parametrize("method", ["id-dgp", "dgp"])
 @pytest.mark.parametrize("output", ["collapsed", "natural", "adam"])
 def test_it_does_not_hang(method, output, x64):
-    """No call to LAPACK has more than one matrix: see `overtone.linalg.one_by_one`."""
+    """No call to LAPACK has more than one matrix: see `overtone.numerics.linalg.one_by_one`."""
     y, x = jnp.asarray(np.stack([Y, -Y], axis=1)), jnp.asarray(np.hstack([X, X**2, X**3]))
-    config = Config(method, n_layers=2, n_inducing=4, output=output, dtype="float64")
-    model, key = build(config, np.asarray(x), np.asarray(y)), jax.random.key(0)
-    memory = OutputMemory.start(model)
-    losses = {
-        "collapsed": lambda model: negative_collapsed(model, None, key, x, y, num_samples=3)[0],
-        "natural": lambda model: negative_natural(model, memory, key, x, y, num_data=400, num_samples=3)[0],
-        "adam": lambda model: negative_elbo(model, None, key, x, y, num_data=400, num_samples=3)[0],
-    }
-    programs = [eqx.filter_value_and_grad(losses[output])]
+    settings = {"n_layers": 2, "n_inducing": 4, "likelihood": "gaussian", "dtype": "float64"}
+    objective = {"collapsed": Collapsed, "natural": NaturalGradient, "adam": Elbo}[output](num_samples=3)
+    rows, key = Rows(x, y), jax.random.key(0)
+    model, state = objective.init(built(np.asarray(x), np.asarray(y), method, output=output, **settings), rows)
+    programs = [eqx.filter_value_and_grad(lambda model: objective.loss(model, state, key, rows)[0])]
     if output != "adam":
-        programs.append(lambda model: with_optimal_output(model, memory.gram, memory.projected))
+        size = model.output.features.num_features
+        sums = jnp.broadcast_to(jnp.eye(size), (2, size, size)), jnp.zeros((2, size))
+        programs.append(lambda model: with_optimal_output(model, *sums))
     for program in programs:
         lines = eqx.filter_jit(program).lower(model).as_text().splitlines()
         calls = [line for line in lines if re.search(r"custom_call @(lapack|blas)", line)]
@@ -132,8 +128,8 @@ def test_the_demo_leaves_the_working_tree_clean():
     """README's two commands work in either order: the demo writes nothing that is committed."""
     root = Path(__file__).parent.parent
     commands = subprocess.run(["make", "-n", "demo"], cwd=root, capture_output=True, text=True, check=True).stdout
-    assert commands.splitlines()[-1].endswith("-m overtone.demo")  # without a folder, so that the default counts
-    assert _parser().parse_args(["demo"]).out == str(FOLDER)
+    assert commands.splitlines()[-1].endswith("-m overtone.app.demo")  # without a folder, so that the default counts
+    assert build_parser().parse_args(["demo"]).out == str(FOLDER)
     if not (root / ".git").exists():
         pytest.skip("this is not a git checkout")
     for name in ("multi_step.md", "multi_step.json", *PICTURES):

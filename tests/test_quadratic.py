@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.quadratic import MANY, gram_of_sums, quadratic_forms, sum_of_diagonal
-from overtone.trigpoly import evaluate
+from overtone.numerics.quadratic import FFT_FREQUENCIES, gram_of_sums, quadratic_forms, sum_of_diagonal
+from overtone.numerics.trigpoly import evaluate
 
 RNG = np.random.default_rng(0)
 pytestmark = pytest.mark.usefixtures("x64")
@@ -28,10 +28,13 @@ def test_diagonal(num):
     np.testing.assert_allclose(values(sum_of_diagonal(jnp.asarray(s)), num), s @ phi**2, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("num", "rank"), [(1, 2), (6, 17), (6, 2), (MANY - 1, 2), (MANY, 2), (1, None), (6, None)])
+@pytest.mark.parametrize(
+    ("num", "rank"),
+    [(1, 2), (6, 17), (6, 2), (FFT_FREQUENCIES - 1, 2), (FFT_FREQUENCIES, 2), (1, None), (6, None)],
+)
 @pytest.mark.parametrize("first", [1, 2])
 def test_factor(num, rank, first):
-    """By a matrix product, and from MANY frequencies on by a fast Fourier transform. None: lower triangular."""
+    """Up to FFT_FREQUENCIES a matrix product is used, from there on an FFT. A rank of None stands for a triangle."""
     size, phi = 2 * num + 1 + 2 * first, jnp.asarray(sinusoids(num))
     lower, rank = rank is None, rank or size
     part = np.tril(np.ones((size, rank)))[:, None] if lower else 1

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from overtone import plots
-from overtone.report import report, warnings_of
+from overtone.app import plots
+from overtone.app.report import model_warnings, render_report
 from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 
 RNG = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def page(model):
-    return report(model, X, Y, names=["time of day", "<noise> & nothing"], target='the "target"')
+    return render_report(model, X, Y, names=["time of day", "<noise> & nothing"], target='the "target"')
 
 
 def test_it_is_one_page_that_needs_nothing_else(page):
@@ -58,18 +58,18 @@ def test_it_shows_the_metrics_and_the_most_relevant_input_first(model, page):
 
 def test_it_warns_in_plain_words(model):
     found = model.evaluate(X, Y)
-    assert warnings_of(model, X, found, [0.0]) == []
-    assert "take those as guesses" in " ".join(warnings_of(model, X + 20, found, [0.0]))
-    assert "too sure" in " ".join(warnings_of(model, X, {**found, "coverage_95": 0.6}, [0.0]))
-    assert "more frequencies" in " ".join(warnings_of(model, X, found, [0.0, 0.4]))
-    assert "only 3 rows" in " ".join(warnings_of(model, X, {**found, "rows": 3}, [0.0]))
-    assert "hardly better" in " ".join(warnings_of(model, X, {**found, "standardised_rmse": 1.0}, [0.0]))
+    assert model_warnings(model, X, found, [0.0]) == []
+    assert "take those as guesses" in " ".join(model_warnings(model, X + 20, found, [0.0]))
+    assert "too sure" in " ".join(model_warnings(model, X, {**found, "coverage_95": 0.6}, [0.0]))
+    assert "more frequencies" in " ".join(model_warnings(model, X, found, [0.0, 0.4]))
+    assert "only 3 rows" in " ".join(model_warnings(model, X, {**found, "rows": 3}, [0.0]))
+    assert "hardly better" in " ".join(model_warnings(model, X, {**found, "standardised_rmse": 1.0}, [0.0]))
 
 
 def test_it_speaks_of_classes_where_there_are_any():
     labels = np.where(Y > 0.3, "high", np.where(Y < -0.3, "low", "middle"))
     model = DeepGPClassifier("vff", n_inducing=4, max_steps=30).fit(X, labels)
-    page = report(model, X, labels, names=["time", "noise"], target="level")
+    page = render_report(model, X, labels, names=["time", "noise"], target="level")
     assert f"{model.evaluate(X, labels)['accuracy']:.1%}" in page
     assert "P(middle)" in page
     assert "Residuals" not in page

@@ -6,15 +6,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.collapsed import collapsed_elbo, statistics, with_optimal_output
-from overtone.features import FourierFeatures, InducingPoints
-from overtone.kernels import Matern32
-from overtone.layers import GPLayer
-from overtone.likelihoods import Gaussian
-from overtone.means import Zero
-from overtone.model import DeepGP, elbo, predict
-from overtone.scaling import Affine
-from overtone.variational import Full
+from overtone.gp.features import Fourier, InducingPoints
+from overtone.gp.kernels import Matern32
+from overtone.gp.layers import Layer
+from overtone.gp.likelihoods import Gaussian
+from overtone.gp.maps import Affine
+from overtone.gp.means import ZeroMean
+from overtone.gp.model import DeepGP, elbo, predict
+from overtone.gp.variational import Full
+from overtone.inference.collapsed import Collapsed
+from overtone.inference.objective import Progress, Rows
+from overtone.inference.output_layer import statistics, with_optimal_output
 from tests.posteriors import root, shaken
 from tests.reference.gp import kl, log_normal, svgp_elbo, titsias
 from tests.reference.matern import Matern
@@ -30,18 +32,18 @@ pytestmark = pytest.mark.usefixtures("x64")
 def features(kind: str, size: int):
     if kind == "points":
         return InducingPoints(jnp.linspace(0, 1, size)[:, None])
-    return FourierFeatures(jnp.asarray(-2.0), jnp.asarray(3.0), size // 2)
+    return Fourier(size // 2, jnp.asarray(-2.0), jnp.asarray(3.0))
 
 
 def model(kind: str, size: int) -> DeepGP:
     inducing = features(kind, size)
-    layer = GPLayer(
+    layer = Layer(
         Matern32(jnp.asarray(VARIANCE), jnp.asarray(LENGTHSCALE)),
         inducing,
-        Full.start((1, 1, inducing.num_features), 1.0, np.float64),
-        Zero(1),
-        Affine(jnp.zeros(1), jnp.ones(1)),
-        jnp.asarray(0.0),
+        q=Full.start((1, 1, inducing.num_features), 1.0, np.float64),
+        mean_function=ZeroMean(1),
+        scaling=Affine(jnp.zeros(1), jnp.ones(1)),
+        noise=jnp.asarray(0.0),
     )
     return DeepGP((layer,), Gaussian(jnp.asarray([NOISE])))
 
@@ -60,7 +62,8 @@ def optimal(model):
 
 @eqx.filter_jit
 def collapsed(model):
-    return collapsed_elbo(model, KEY, jnp.asarray(X)[:, None], jnp.asarray(Y)[:, None])
+    rows = Rows(jnp.asarray(X)[:, None], jnp.asarray(Y)[:, None])
+    return -len(X) * Collapsed().loss(model, Progress.start(rows), KEY, rows)[0]
 
 
 @eqx.filter_jit

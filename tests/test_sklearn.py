@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from overtone.config import Config
+from overtone.autopilot.config import Config
 from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 
 RNG = np.random.default_rng(0)

@@ -5,13 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.build import build
-from overtone.collapsed import collapsed_elbo
-from overtone.config import Config
-from overtone.decide import resolved
-from overtone.kernels import Matern12, Matern32, Matern52
-from overtone.spectrum import (
-    FEWEST,
+from overtone.autopilot.policies import SPECTRUM
+from overtone.autopilot.spectrum import (
     frequencies,
     highest_of_input,
     highest_of_series,
@@ -19,6 +14,10 @@ from overtone.spectrum import (
     noise_of_series,
     start_of_series,
 )
+from overtone.gp.kernels import Matern12, Matern32, Matern52
+from overtone.inference.collapsed import Collapsed
+from overtone.inference.objective import Progress, Rows
+from tests.planned import built, planned
 
 RNG = np.random.default_rng(0)
 X = np.sort(RNG.uniform(size=2000))
@@ -35,7 +34,7 @@ def test_the_highest_wave_of_a_series_is_found_at_irregular_times(cycles, noise)
 def test_noise_has_no_waves():
     assert highest_of_series(X, NOISE) == 0
     assert highest_of_input(X, NOISE) == 0
-    assert frequencies(X[:, None], NOISE[:, None]) == 2 * FEWEST
+    assert frequencies(X[:, None], NOISE[:, None]) == 2 * SPECTRUM.min_frequencies
 
 
 def test_the_noise_of_a_series_is_found_beside_its_waves():
@@ -53,7 +52,7 @@ def test_the_input_with_waves_decides_for_a_table():
     table = RNG.uniform(size=(3000, 4))
     y = np.sin(2 * np.pi * 7 * table[:, 2]) + table[:, 0] + 0.5 * RNG.standard_normal(3000)
     assert 7 <= frequencies(table, y[:, None]) <= 8
-    assert frequencies(table, table.sum(axis=1, keepdims=True)) == FEWEST
+    assert frequencies(table, table.sum(axis=1, keepdims=True)) == SPECTRUM.min_frequencies
 
 
 FAR_AWAY = 1e9 + 1e-6 * np.arange(50)
@@ -84,19 +83,19 @@ def test_the_bound_at_the_start_is_that_of_the_collapsed_model():
     x, rng = np.linspace(0, 1, 400), np.random.default_rng(0)
     y = np.sin(2 * np.pi * 12 * x) + 0.2 * rng.standard_normal(400)
     start = start_of_series(x, (y / y.std())[:, None], 1, 40)
-    config = Config("vff", n_inducing=40, dtype="float64")
     with jax.enable_x64(True):
-        model = build(config, x[:, None], (y / y.std())[:, None])
-        bound = collapsed_elbo(model, jax.random.key(0), jnp.asarray(x[:, None]), jnp.asarray((y / y.std())[:, None]))
-    assert float(bound) / 400 == pytest.approx(start.bound, abs=0.05)
+        rows = Rows(x[:, None], (y / y.std())[:, None])
+        model = built(*rows, "vff", n_inducing=40, dtype="float64")
+        loss, _ = Collapsed().loss(model, Progress.start(rows), jax.random.key(0), Rows(*map(jnp.asarray, rows)))
+    assert -float(loss) == pytest.approx(start.bound, abs=0.05)
 
 
 def test_a_band_of_waves_wants_a_smooth_kernel_and_more_frequencies():
-    config = resolved(Config(), X[:, None], np.sin(2 * np.pi * 40 * X)[:, None])
-    assert config.kernel == "matern52"
-    assert config.n_inducing > frequencies(X[:, None], np.sin(2 * np.pi * 40 * X)[:, None])
-    steps = resolved(Config(), X[:, None], (np.sign(np.sin(2 * np.pi * 3 * X)) + 0.1 * NOISE)[:, None])
-    assert steps.kernel_name == "matern32"
+    plan = planned(X[:, None], np.sin(2 * np.pi * 40 * X)[:, None])
+    assert plan.kernel == "matern52"
+    assert plan.num_inducing > frequencies(X[:, None], np.sin(2 * np.pi * 40 * X)[:, None])
+    steps = planned(X[:, None], (np.sign(np.sin(2 * np.pi * 3 * X)) + 0.1 * NOISE)[:, None])
+    assert steps.kernel == "matern32"
 
 
 @pytest.mark.parametrize("kind", [Matern12, Matern32, Matern52])

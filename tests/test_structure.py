@@ -1,84 +1,128 @@
-"""The shape of the library: imports go one way, and importing it stays light."""
+"""The shape of the library: imports go one way, files stay small, and importing it stays light."""
 
 import ast
+import io
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
-SOURCE = Path(__file__).parent.parent / "src" / "overtone"
-# Each group may import from the groups before it, and from its own.
-ORDER = [
-    {"params", "data", "config", "programs", "compiling", "io", "gaps", "tables"},
-    {
-        "linalg",
-        "trigpoly",
-        "quadratic",
-        "kernels",
-        "likelihoods",
-        "mixture",
-        "means",
-        "scaling",
-        "variational",
-        "fit",
-        "spectrum",
-        "fine",
-        "slanted",
-        "discrete",
-        "encoding",
-        "checkpoints",
-    },
-    {"features"},
-    {"layers"},
-    {"model"},
-    {"collapsed", "predictions", "diagnostics", "pathwise"},
-    {"natural", "calibration", "functions"},
-    {"build"},
-    {"decide"},
-    {"train"},
-    {"estimator"},
-    {"sklearn"},
-    {"plots"},
-    {"report"},
-    {"demo"},
-    {"commands"},
-    {"cli"},
-]
-RANK = {name: rank for rank, group in enumerate(ORDER) for name in group}
+import numpy as np
+import pytest
+
+import overtone
+from overtone.sklearn import DeepGPRegressor
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "overtone"
+# Each room may import from those before it, and from itself; `version` belongs to all.
+ROOMS = ("version", "numerics", "gp", "storage", "inference", "autopilot", "tables", "estimators", "sklearn", "app")
+MAX_MODULE_LINES, MAX_CODE_LINES, MAX_FRAMES = 300, 5000, 14
 
 
-def imports(path: Path) -> set[str]:
-    found = set()
+def imported_rooms(path: Path) -> set[str]:
+    """Return the rooms that a module imports from, also inside functions."""
+    rooms = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "overtone":
             parts = node.module.split(".")
-            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
-    return found - {"__version__"}
+            rooms |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+    return rooms
 
 
 def test_imports_go_one_way():
     for path in SOURCE.rglob("*.py"):
-        name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        if name == "__init__":
-            assert imports(path) == set()
+        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if room == "__init__":
+            assert imported_rooms(path) == {"version"}
             continue
-        for other in imports(path):
-            assert RANK[other] <= RANK[name], f"{name} must not import {other}"
+        for other in imported_rooms(path):
+            assert ROOMS.index(other) <= ROOMS.index(room), f"{path} must not import overtone.{other}"
 
 
-def test_the_training_loop_knows_no_gaussian_process():
-    assert imports(SOURCE / "fit.py") == {"params", "compiling"}
+def test_the_library_knows_neither_tables_nor_defaults():
+    for room in ("numerics", "gp", "storage", "inference"):
+        for path in (SOURCE / room).rglob("*.py"):
+            assert imported_rooms(path) <= {"version", "numerics", "gp", "storage", "inference"}, path
 
 
 def test_importing_the_library_pulls_in_neither_scikit_learn_nor_polars_nor_matplotlib():
     code = (
-        "import overtone, overtone.train, overtone.predictions, sys; "
+        "import overtone, sys; [getattr(overtone, name) for name in overtone.__all__ if name != 'plots']; "
+        "import overtone.autopilot.train; "
         "print([m for m in ('sklearn', 'polars', 'pandas', 'matplotlib') if m in sys.modules])"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "[]"
 
 
-def test_the_readme_shows_the_committed_tables():
-    root = SOURCE.parent.parent
-    for table in ("results/demo/multi_step.md", "benchmarks/results/quality_table.md"):
-        assert (root / table).read_text() in (root / "README.md").read_text()
+def test_importing_the_package_alone_is_immediate():
+    code = "import overtone, sys; print([m for m in ('jax', 'numpy', 'scipy') if m in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout.strip() == "[]"
+
+
+def test_public_names_exist_and_are_listed():
+    for name in overtone.__all__:
+        assert getattr(overtone, name) is not None
+    assert set(overtone.__all__) <= set(dir(overtone))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        overtone.nonsense  # noqa: B018
+
+
+def code_lines(path: Path) -> int:
+    """Return the number of lines with code: no comments, docstrings or empty lines."""
+    text = path.read_text()
+    docstrings = set()
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            first = node.body[0]
+            docstrings |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    ignored = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in ignored:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    return len(lines - docstrings)
+
+
+def test_modules_and_the_package_stay_small():
+    modules = list(SOURCE.rglob("*.py"))
+    for path in modules:
+        assert len(path.read_text().splitlines()) <= MAX_MODULE_LINES, path
+    assert sum(map(code_lines, modules)) <= MAX_CODE_LINES
+
+
+def test_from_fit_to_the_algebra_of_a_feature_are_few_frames():
+    """Whoever reads a traceback wants to see the formula, not the plumbing: our own frames are counted."""
+    depths = []
+
+    def look(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.endswith("features/pinned.py"):
+            own, at = [], frame
+            while at is not None:
+                own += [at.f_code.co_filename] if at.f_code.co_filename.startswith(str(SOURCE)) else []
+                at = at.f_back
+            if frame.f_code.co_name == "marginals" and any(name.endswith("inference/loop.py") for name in own):
+                depths.append(len(own))
+
+    X = np.linspace(0, 1, 23)[:, None]
+    for output in ("collapsed", "natural", "adam"):
+        sys.setprofile(look)
+        try:
+            DeepGPRegressor(n_layers=2, n_inducing=3, max_steps=1, output=output).fit(X, X[:, 0])
+        finally:
+            sys.setprofile(None)
+    assert depths
+    assert max(depths) <= MAX_FRAMES
+
+
+def test_the_pages_show_the_committed_tables():
+    for table, page in (
+        ("results/demo/multi_step.md", "results/README.md"),
+        ("benchmarks/results/quality_table.md", "README.md"),
+    ):
+        assert (ROOT / table).read_text() in (ROOT / page).read_text()

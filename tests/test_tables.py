@@ -8,21 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overtone.encoding import MOST_CATEGORIES, Encoder, is_label, labels_of, same_label, target_of
-from overtone.tables import TableError, read_chunks, read_table
+from overtone.tables.columns import MAX_CATEGORIES
+from overtone.tables.encode import Encoder
+from overtone.tables.read import TableError, read_chunks, read_table
+from overtone.tables.targets import canonical_label, class_labels, holds_classes, numeric_target
 
 BAD = {
     "empty": (b"", "is empty"),
     "blank": (b"\n\n", "is empty"),
-    "header only": (b"a,b\n", "a header and no rows"),
+    "header only": (b"a,b\n", "a header but no rows"),
     "too many values": (b"a,b\n1,2\n1,2,3\n", "line 3: 3 values, but the header has 2 columns"),
     "too few values": (b"a,b\n1,2\n1\n", "line 3: 1 values"),
-    "semicolons": (b"a;b\n1;2\n", "no commas, but ';'"),
-    "tabs": (b"a\tb\n1\t2\n", "no commas, but"),
+    "semicolons": (b"a;b\n1;2\n", "contains ';' but no commas"),
+    "tabs": (b"a\tb\n1\t2\n", "but no commas"),
     "latin-1": ("a,b\nüber,2\n".encode("latin-1"), "not UTF-8"),
     "utf-16": ("a,b\n1,2\n".encode("utf-16"), "not UTF-8"),
     "twice": (b"a,b,a\n1,2,3\n", "more than one column is called 'a'"),
-    "open quote": (b'a,b\n"1,2\n', "line 2: this is no CSV"),
+    "open quote": (b'a,b\n"1,2\n', "line 2: not a valid CSV file"),
 }
 
 
@@ -38,7 +40,7 @@ def test_a_bad_csv_is_refused_with_a_sentence(name, tmp_path):
 
 def test_bad_parquet_gzip_folder_and_name(tmp_path):
     for name, contents, message in (
-        ("a.parquet", b"PAR1 and nothing else", "no Parquet"),
+        ("a.parquet", b"PAR1 and nothing else", "not a Parquet file"),
         ("a.csv.gz", b"\x1f\x8b broken", "gzip"),
         ("a.txt", b"a,b\n1,2\n", "must end in"),
     ):
@@ -67,7 +69,7 @@ def test_parts_and_chunks_are_one_table(suffix, tmp_path):
     assert [int(v) for v in whole["x"]] == list(range(100))
     assert [len(chunk) for chunk in read_chunks(tmp_path, rows=30) if suffix != "parquet"] in ([], [30, 20, 30, 20])
     (tmp_path / f"2.{suffix}").write_bytes(b"z\n1\n" if suffix == "csv" else gzip.compress(b"z\n1\n"))
-    with pytest.raises(TableError, match=r"differ from those of the parts before|no Parquet"):
+    with pytest.raises(TableError, match=r"differ from those of earlier parts|not a Parquet file"):
         read_table(tmp_path)
 
 
@@ -118,7 +120,7 @@ def test_missing_values_are_an_error_or_dropped_or_filled():
     np.testing.assert_array_equal(
         Encoder.fit(frame, missing="mean").encode(frame), [[1, 1, 0], [2, 0, 1], [3, 0.5, 0.5]]
     )
-    with pytest.raises(TableError, match="no value at all in 'a'"):
+    with pytest.raises(TableError, match="no values in 'a'"):
         Encoder.fit(frame_of(a=["", "NA"]))
 
 
@@ -127,10 +129,10 @@ def test_later_tables_are_matched_by_name_and_checked():
     later = frame_of(t=["no"], extra=["?"], w=["unseen"], d=["2021-01-01"], a=["7"])
     np.testing.assert_array_equal(encoder.encode(later), [[7, 18628, 0, 0, 0]])
     for column, value, message in (
-        ("a", "seven", "'a' is one of numbers, but row 1 has 'seven'"),
+        ("a", "seven", "'a' holds numbers, but row 1 has 'seven'"),
         ("a", "inf", "'a' has an infinite value in row 1"),
-        ("d", "1.2.2021", "'d' is one of dates like %Y-%m-%d, but row 1 has '1.2.2021'"),
-        ("t", "perhaps", "'t' is one of yes or no, but row 1 has 'perhaps'"),
+        ("d", "1.2.2021", "'d' holds dates like %Y-%m-%d, but row 1 has '1.2.2021'"),
+        ("t", "perhaps", "'t' holds yes or no, but row 1 has 'perhaps'"),
     ):
         with pytest.raises(TableError, match=message):
             encoder.encode(later.with_columns(pl.Series(column, [value])))
@@ -139,7 +141,7 @@ def test_later_tables_are_matched_by_name_and_checked():
 
 
 def test_dates_that_cannot_be_read_for_certain_are_refused():
-    with pytest.raises(TableError, match=r"different formats: most are like %Y-%m-%d, but not '3\.4\.2020'"):
+    with pytest.raises(TableError, match=r"different formats: most look like %Y-%m-%d, but not '3\.4\.2020'"):
         Encoder.fit(frame_of(d=["2020-01-01", "2020-01-02", "3.4.2020"]))
     with pytest.raises(TableError, match="day and month cannot be told apart"):
         Encoder.fit(frame_of(d=["01/02/2020", "03/04/2020"]))
@@ -148,27 +150,27 @@ def test_dates_that_cannot_be_read_for_certain_are_refused():
 
 
 def test_a_target_must_be_numbers():
-    np.testing.assert_array_equal(target_of(pl.Series("y", ["1", "", "-2e3"])), [1, np.nan, -2000])
+    np.testing.assert_array_equal(numeric_target(pl.Series("y", ["1", "", "-2e3"])), [1, np.nan, -2000])
     for values, message in (
         (["a", "b"], "'y' is a category"),
         (["2020-01-01"], "'y' is a time"),
         (["1", "inf"], "infinite value in row 2"),
-        (["", "NA"], "no value at all"),
+        (["", "NA"], "has no values"),
     ):
         with pytest.raises(TableError, match=message):
-            target_of(pl.Series("y", values))
+            numeric_target(pl.Series("y", values))
 
 
 def test_words_and_truth_are_classes_unless_the_likelihood_says_otherwise():
     words, truth = pl.Series("y", ["a", "b", None]), pl.Series("y", ["yes", "no", ""])
     numbers = pl.Series("y", [0, 1, None])
-    assert is_label(words, "auto")
-    assert is_label(truth, "auto")
-    assert not is_label(numbers, "auto")
-    assert is_label(numbers, "bernoulli")
-    assert labels_of(truth).tolist() == ["yes", "no", None]
-    assert labels_of(pl.Series("y", ["Yes", "no", "No"])).tolist() == ["yes", "no", "no"]
-    assert [same_label(label) for label in (True, "True", 1, "1.0", 2.5, " a ")] == [
+    assert holds_classes(words, "auto")
+    assert holds_classes(truth, "auto")
+    assert not holds_classes(numbers, "auto")
+    assert holds_classes(numbers, "bernoulli")
+    assert class_labels(truth).tolist() == ["yes", "no", None]
+    assert class_labels(pl.Series("y", ["Yes", "no", "No"])).tolist() == ["yes", "no", "no"]
+    assert [canonical_label(label) for label in (True, "True", 1, "1.0", 2.5, " a ")] == [
         "true",
         "true",
         "1",
@@ -176,14 +178,14 @@ def test_words_and_truth_are_classes_unless_the_likelihood_says_otherwise():
         "2.5",
         "a",
     ]
-    assert labels_of(numbers).tolist() == ["0", "1", None]
-    assert labels_of(pl.Series("y", [True, False])).tolist() == ["true", "false"]
-    np.testing.assert_array_equal(target_of(truth), [1, 0, np.nan])
+    assert class_labels(numbers).tolist() == ["0", "1", None]
+    assert class_labels(pl.Series("y", [True, False])).tolist() == ["true", "false"]
+    np.testing.assert_array_equal(numeric_target(truth), [1, 0, np.nan])
     for make, message in (
-        (lambda: is_label(words, "gaussian"), "likelihood 'gaussian' is for numbers"),
-        (lambda: labels_of(pl.Series("y", ["2020-01-01", "2020-01-02"])), "'y' is a time"),
-        (lambda: labels_of(pl.Series("y", ["", None])), "no value at all"),
-        (lambda: labels_of(pl.Series("y", [f"town {i}" for i in range(60)])), "60 different values"),
+        (lambda: holds_classes(words, "gaussian"), "likelihood 'gaussian' is for numbers"),
+        (lambda: class_labels(pl.Series("y", ["2020-01-01", "2020-01-02"])), "'y' is a time"),
+        (lambda: class_labels(pl.Series("y", ["", None])), "has no values"),
+        (lambda: class_labels(pl.Series("y", [f"town {i}" for i in range(60)])), "60 different values"),
     ):
         with pytest.raises(TableError, match=message):
             make()
@@ -210,4 +212,4 @@ def test_any_text_is_encoded_or_refused(tmp_path_factory, rows):
     else:
         assert values.shape == (len(again), len(encoder.inputs))
         assert np.all(np.isfinite(values))
-        assert all(len(column.levels) <= MOST_CATEGORIES for column in encoder.columns)
+        assert all(len(column.levels) <= MAX_CATEGORIES for column in encoder.columns)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, softmax
 
-from overtone.params import unwrap
+from overtone.numerics.params import unwrap
 from overtone.sklearn import DeepGPClassifier, DeepGPRegressor, load
 
 RNG = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def test_poisson_finds_the_rate_for_any_exposure():
     rate = np.exp(1.5 * wave(XT))
     y, yt = RNG.poisson(exposure * np.exp(1.5 * wave(X))), RNG.poisson(exposure_t * rate)
     model = DeepGPRegressor("vff", max_steps=STEPS).fit(X, y, exposure=exposure)
-    assert model.config_.likelihood == "poisson"
+    assert model.plan_.likelihood == "poisson"
     mean, std = model.predict(XT, return_std=True)
     assert np.mean(np.abs(np.log(mean / rate))) < 0.1
     np.testing.assert_allclose(model.predict(XT, exposure=exposure_t), exposure_t * mean, rtol=1e-4)
@@ -94,7 +94,7 @@ def test_classes_get_their_probabilities(num):
     y, yt = ((RNG.random((ROWS, 1)) > np.cumsum(probabilities(x), axis=1)).sum(axis=1) for x in (X, XT))
     words = np.array(["low", "medium", "top"])
     model = DeepGPClassifier("vff", max_steps=STEPS).fit(X, words[y])
-    assert model.config_.likelihood == ("bernoulli" if num == 2 else "softmax")
+    assert model.plan_.likelihood == ("bernoulli" if num == 2 else "softmax")
     found = model.predict_proba(XT)
     assert np.sqrt(np.mean((found - probabilities(XT)) ** 2)) < 0.06
     np.testing.assert_allclose(found.sum(axis=1), 1)
@@ -192,10 +192,10 @@ def test_targets_that_do_not_fit_are_a_clear_error(name):
 def test_the_target_decides():
     quick = {"method": "svgp", "n_inducing": 3, "max_steps": 2}
     counts = DeepGPRegressor(**quick).fit(X, RNG.poisson(2, ROWS))
-    assert counts.config_.likelihood == "poisson"
+    assert counts.plan_.likelihood == "poisson"
     for y in (1000 * COUNTS, COUNTS + 1, COUNTS + 0.5, COUNTS > 1):
-        assert DeepGPRegressor(**quick).fit(X, y).config_.likelihood == "gaussian"
-    assert DeepGPRegressor(**quick, output="collapsed").fit(X, COUNTS).config_.likelihood == "gaussian"
+        assert DeepGPRegressor(**quick).fit(X, y).plan_.likelihood == "gaussian"
+    assert DeepGPRegressor(**quick, output="collapsed").fit(X, COUNTS).plan_.likelihood == "gaussian"
     nullable = DeepGPClassifier(**quick).fit(X, pd.Series(COUNTS > 1, dtype="boolean"))
     assert nullable.classes_.dtype == bool
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):

@@ -6,20 +6,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.build import build, deepened, num_features
-from overtone.config import Config
-from overtone.decide import TooFewFrequenciesWarning, resolved
-from overtone.model import elbo, layer_marginals
-from overtone.natural import OutputMemory, natural_elbo, site_sums
-from overtone.params import unwrap
+from overtone.autopilot.build import build, deepened, objective
+from overtone.autopilot.plan import TooFewFrequenciesWarning
+from overtone.autopilot.policies import FINE, OBJECTIVE
+from overtone.autopilot.train import Parts, held_out_density, hold_out, train, with_tested_noise
+from overtone.gp.likelihoods import FlexibleNoise
+from overtone.gp.maps import standardise
+from overtone.gp.model import elbo, layer_marginals
+from overtone.inference.natural import NaturalGradient, OutputMemory
+from overtone.inference.objective import KLWeights, Rows
+from overtone.inference.predictions import predict
+from overtone.inference.sites import site_sums
+from overtone.numerics.params import unwrap
 from overtone.sklearn import DeepGPRegressor
-from overtone.train import (
-    ADDED_WEIGHT,
-    ANNEALED,
-    _hold_out,
-    held_out_density,
-    negative_natural,
-)
+from tests.planned import built, planned
 
 RNG = np.random.default_rng(0)
 SERIES = np.linspace(0, 1, 600)[:, None]
@@ -29,43 +29,45 @@ KEY = jax.random.key(0)
 
 
 def test_a_series_decides_its_frequencies_and_a_short_one_is_fitted_in_closed_form():
-    config = resolved(Config(), SERIES, WAVES)
-    assert 40 < config.n_inducing < 80
-    assert (config.output, config.likelihood, config.covariance) == ("collapsed", "gaussian", "block")
-    assert config.chooses_depth
+    plan = planned(SERIES, WAVES)
+    assert 40 < plan.num_inducing < 80
+    assert (plan.output, plan.likelihood, plan.covariance) == ("collapsed", "gaussian", "block")
+    assert plan.depths == (1, 2)
     long = np.linspace(0, 1, 2000)[:, None]
-    many = resolved(Config(), long, np.sin(2 * np.pi * 150 * long))
-    assert many.n_inducing > 150
-    assert many.num_layers == 1
+    many = planned(long, np.sin(2 * np.pi * 150 * long))
+    assert many.num_inducing > 150
+    assert many.depths == (1,)
     jumps = np.where(np.floor(10 * SERIES) % 2, 1.0, -1.0)
-    steps = resolved(Config(), SERIES, jumps)
-    assert steps.n_inducing > 100
-    assert steps.chooses_depth  # a jump has many frequencies, and depth is what it needs
+    steps = planned(SERIES, jumps)
+    assert steps.num_inducing > 100
+    assert steps.depths == (1, 2)  # a jump has many frequencies, and depth is what it needs
 
 
 def test_a_table_gets_two_layers_natural_gradients_and_flexible_noise():
-    config = resolved(Config(), TABLE, TABLE[:, :1])
-    assert (config.n_layers, config.output, config.likelihood) == (2, "natural", "flexible")
-    wide = resolved(Config(), RNG.uniform(size=(3000, 30)), TABLE[:, :1])
+    plan = planned(TABLE, TABLE[:, :1])
+    assert (plan.depths, plan.output, plan.likelihood) == ((2,), "natural", "flexible")
+    wide = planned(RNG.uniform(size=(3000, 30)), TABLE[:, :1])
     assert wide.covariance == "mean-field"
-    assert wide.n_inducing < 10
+    assert wide.num_inducing < 10
 
 
 @pytest.mark.parametrize(("inputs", "units"), [(2, 8), (4, 16), (5, 16), (7, 13), (9, 10), (30, 10)])
 def test_hidden_layers_have_as_many_units_as_can_have_full_covariances(inputs, units):
-    config = resolved(Config(), RNG.uniform(size=(300, inputs)), TABLE[:300, :1])
-    assert config.hidden_width == units
-    assert config.covariance == ("block" if (2 * inputs + 1) * units <= 200 else "mean-field")
-    for other in (Config("dgp"), Config(preset="paper")):
-        assert resolved(other, RNG.uniform(size=(300, inputs)), TABLE[:300, :1]).hidden_width == min(inputs, 10)
-    assert num_features(config, inputs) <= 1000  # of the output layer, which pays for wide layers
+    X, y = RNG.uniform(size=(300, inputs)), TABLE[:300, :1]
+    plan = planned(X, y)
+    assert plan.hidden_width == units
+    assert plan.covariance == ("block" if (2 * inputs + 1) * units <= 200 else "mean-field")
+    for other in ({"method": "dgp"}, {"preset": "paper"}):
+        assert planned(X, y, **other).hidden_width == min(inputs, 10)
+    assert build(plan, X, y).output.features.num_features <= 1000  # of the output layer, which pays for wide layers
 
 
 def test_the_paper_and_inducing_points_keep_to_the_book():
-    paper = resolved(Config(preset="paper"), TABLE, TABLE[:, :1])
-    assert (paper.output, paper.likelihood, paper.num_layers) == ("adam", "gaussian", 2)
-    assert not paper.chooses_depth
-    assert resolved(Config(method="svgp"), TABLE, TABLE[:, :1]).n_inducing == 100
+    paper = planned(TABLE, TABLE[:, :1], preset="paper")
+    assert (paper.output, paper.likelihood, paper.depths) == ("adam", "gaussian", (2,))
+    assert (paper.features, paper.kl_anneal_steps, paper.kl_addends, paper.held_out) == ("fourier", 0, 1.0, 0)
+    points = planned(TABLE, TABLE[:, :1], "svgp")
+    assert (points.num_inducing, points.features, points.kernel) == (100, "points", "rbf")
 
 
 def test_settings_that_are_given_stay():
@@ -74,22 +76,50 @@ def test_settings_that_are_given_stay():
         "likelihood": "gaussian",
         "covariance": "joint",
         "fine_inputs": (),
-        "waves": (),
-        "band_limited": "no",
         "hidden_width": 2,
+        "features": "bsplines",
+        "kernel": "matern12",
+        "interval": (-0.5, 1.5),
+        "learning_rate": 0.003,
+        "batch_size": 77,
+        "dtype": "float64",
     }
-    given = Config(n_inducing=7, n_layers=3, **chosen)
-    assert resolved(given, SERIES, np.zeros_like(WAVES)) == given
+    plan = planned(
+        SERIES,
+        np.zeros_like(WAVES),
+        n_inducing=7,
+        n_layers=3,
+        n_samples=3,
+        max_steps=11,
+        max_time=5.0,
+        random_state=4,
+        n_projections=2,
+        held_out="last",
+        band_limited="no",
+        **chosen,
+    )
+    assert {name: getattr(plan, name) for name in chosen} == chosen
+    assert (plan.num_inducing, plan.depths, plan.num_samples, plan.steps, plan.seconds, plan.seed) == (
+        7,
+        (3,),
+        3,
+        11,
+        5,
+        4,
+    )
+    assert (plan.directions, plan.held_out_last, plan.band_limited) == ((2, 2), True, False)
+    limited = planned(SERIES, WAVES, "vff", n_inducing=50, band_limited="yes")
+    assert (limited.band_limited, limited.num_inducing) == (True, 50)
 
 
 def test_far_too_few_frequencies_are_worth_a_sentence():
     with pytest.warns(TooFewFrequenciesWarning, match="n_inducing=3 frequencies are far too few .* ask for about"):
-        resolved(Config(n_inducing=3), SERIES, WAVES)
+        planned(SERIES, WAVES, n_inducing=3)
 
 
 def test_flexible_noise_has_no_closed_form():
     with pytest.raises(ValueError, match="output='collapsed' needs likelihood='gaussian'"):
-        resolved(Config(output="collapsed", likelihood="flexible"), TABLE, TABLE[:, :1])
+        planned(TABLE, TABLE[:, :1], output="collapsed", likelihood="flexible")
 
 
 def test_a_deep_model_that_starts_from_a_shallow_one_is_nearly_the_same_function(x64):
@@ -103,7 +133,7 @@ def test_a_deep_model_that_starts_from_a_shallow_one_is_nearly_the_same_function
         "hidden_width": 4,
     }
     X, y = TABLE[:50], TABLE[:50, :1] * TABLE[:50, 1:2]
-    shallow, deep = (build(Config(method, **settings), X, y) for method in ("vff", "id-dgp"))
+    shallow, deep = (built(X, y, method, **settings) for method in ("vff", "id-dgp"))
     rng = np.random.default_rng(1)
     shallow = jax.tree.map(lambda leaf: leaf + 0.1 * rng.normal(size=leaf.shape) if leaf.ndim < 3 else leaf, shallow)
     deep = deepened(deep, shallow)
@@ -117,11 +147,10 @@ def test_a_deep_model_that_starts_from_a_shallow_one_is_nearly_the_same_function
 @pytest.mark.parametrize("likelihood", ["gaussian", "flexible"])
 def test_sums_over_sites_are_those_of_a_step_over_all_rows(x64, likelihood):
     """From the prior on, both see the same q, and so the same sites."""
-    config = Config("vff", n_inducing=4, dtype="float64", likelihood=likelihood)
     X, y = jnp.asarray(TABLE[:60]), jnp.asarray(TABLE[:60, :1] ** 2)
-    model = build(config, TABLE[:60], np.asarray(y))
-    bound, memory = natural_elbo(model, OutputMemory.start(model), KEY, X, y, num_data=60)
-    assert float(bound) == pytest.approx(float(elbo(model, KEY, X, y, num_data=60)), rel=1e-8)
+    model = built(TABLE[:60], np.asarray(y), "vff", n_inducing=4, dtype="float64", likelihood=likelihood)
+    loss, memory = NaturalGradient().loss(model, OutputMemory.start(model, 60), KEY, Rows(X, y))
+    assert -60 * float(loss) == pytest.approx(float(elbo(model, KEY, X, y, num_data=60)), rel=1e-8)
     gram, projected = site_sums(model, KEY, X, y, jnp.ones(60), 1)
     np.testing.assert_allclose(memory.gram, gram, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(memory.projected, projected, rtol=1e-7, atol=1e-9)
@@ -143,54 +172,84 @@ def test_flexible_noise_finds_two_branches_where_one_gaussian_cannot():
 
 def test_so_many_rows_are_not_gone_through_again(monkeypatch):
     """A time limit must hold for millions of rows too: there, q(v) is the one that natural gradients followed."""
-    monkeypatch.setattr("overtone.train.MOST_FINISH_ROWS", 2000)
-    monkeypatch.setattr("overtone.train._all_sums", None)
-    model = DeepGPRegressor("vff", output="natural", max_steps=200, n_inducing=4).fit(TABLE, TABLE[:, 0] ** 2)
-    assert model.score(TABLE, TABLE[:, 0] ** 2) > 0.95
+    monkeypatch.setattr("overtone.inference.natural.with_output_from_rows", None)
+    X, y = (part.astype(np.float32) for part in (TABLE, standardise(TABLE[:, :1] ** 2)(TABLE[:, :1] ** 2)))
+    plan = planned(X, y, "vff", output="natural", max_steps=200, n_inducing=4)
+    parts = Parts(objective=lambda plan: NaturalGradient(plan.num_samples, finish_rows=2000))
+    model, _ = train(plan, X, y, parts=parts)
+    assert np.mean((predict(model, X, key=KEY).mean() - y) ** 2) < 0.05
+    with pytest.raises(TypeError):  # all rows would be gone through, had it been few
+        train(plan, X[:500], y[:500], parts=parts)
 
 
 def test_a_time_limit_includes_the_whole_fit_and_config_says_what_was_chosen():
     y = WAVES[:, 0] + 0.1 * RNG.standard_normal(600)
     model = DeepGPRegressor(max_time=20).fit(SERIES, y)
     assert model.history_.seconds < 60
-    assert model.config_.n_inducing > 40
+    assert model.plan_.num_inducing > 40
     assert model.score(SERIES, y) > 0.95
 
 
 def test_rows_that_tell_when_to_stop_are_the_last_ones_if_later_rows_are_to_be_predicted():
-    rows, held_out = _hold_out(Config(held_out="last"), 3000)
+    rows, held_out = hold_out(planned(TABLE, TABLE[:, :1], held_out="last"), 3000)
     np.testing.assert_array_equal(np.concatenate([rows, held_out]), np.arange(3000))
     assert len(held_out) == 300
-    rows, held_out = _hold_out(Config(), 3000)
+    rows, held_out = hold_out(planned(TABLE, TABLE[:, :1]), 3000)
+    assert len(held_out) == 300
     assert held_out.min() < 300
     assert rows.max() > 2900
     np.testing.assert_array_equal(np.sort(np.concatenate([rows, held_out])), np.arange(3000))
 
 
 def test_the_divergence_of_hidden_layers_counts_little_at_first_and_that_of_fine_structure_always(x64):
-    config = Config(n_inducing=4, n_layers=3, hidden_width=2, dtype="float64", fine_inputs=(0,), pairs=((0, 1),))
-    model = build(config, TABLE[:50], TABLE[:50, :1])
-    batch, memory = (jnp.asarray(TABLE[:50]), jnp.asarray(TABLE[:50, :1])), OutputMemory.start(model)
+    settings = {"n_inducing": 4, "n_layers": 3, "hidden_width": 2, "fine_inputs": (0,), "output": "natural"}
+    plan = planned(TABLE[:50], TABLE[:50, :1], dtype="float64", likelihood="gaussian", **settings)
+    model = build(plan, TABLE[:50], TABLE[:50, :1])
+    batch, memory = Rows(jnp.asarray(TABLE[:50]), jnp.asarray(TABLE[:50, :1])), OutputMemory.start(model, 500)
     first, second, _ = unwrap(model).layers
-    hidden, added = float(first.q.kl() + second.kl()) / 500, float(first.added.kl()) / 500
-    left = hidden + ADDED_WEIGHT * added
+    hidden, added = float(first.main.kl() + second.kl()) / 500, float(first.parts[1].kl()) / 500
+    weight, annealed = FINE.kl_weight, OBJECTIVE.anneal_steps
+    left = hidden + weight * added
+    assert objective(plan).kl == KLWeights(annealed, weight)
+
+    @eqx.filter_jit
+    def losses(step):
+        at = eqx.tree_at(lambda m: m.step, memory, step)
+        return NaturalGradient().loss(model, at, KEY, batch)[0], objective(plan).loss(model, at, KEY, batch)[0]
 
     def shortfall(step: int) -> float:
-        at = eqx.tree_at(lambda m: m.step, memory, jnp.asarray(step))
-        loss, _ = negative_natural(model, at, KEY, *batch, num_data=500, num_samples=1)
-        return -float(natural_elbo(model, at, KEY, *batch, num_data=500)[0]) / 500 - float(loss)
+        bound, weighted = losses(jnp.asarray(step))
+        return float(bound - weighted)
 
-    assert min(hidden, added, 1 - ADDED_WEIGHT) > 0.01
-    assert [shortfall(step) for step in (0, ANNEALED // 4, ANNEALED, 2 * ANNEALED)] == pytest.approx(
+    assert min(hidden, added, 1 - weight) > 0.01
+    assert [shortfall(step) for step in (0, annealed // 4, annealed, 2 * annealed)] == pytest.approx(
         [hidden + added - share * left for share in (0, 0.25, 1, 1)], rel=1e-9
     )
+
+
+def test_flexible_noise_becomes_as_large_as_held_out_rows_say(x64):
+    X, y = RNG.uniform(size=(2500, 2)), RNG.standard_normal((2500, 1))
+    model = built(X, y, "vff", n_inducing=4, dtype="float64", likelihood="flexible")
+    same = jnp.zeros_like(model.likelihood.base).at[2].set(np.log(0.5))
+    sure = eqx.tree_at(lambda q: q.log_diag, model.layers[0].q, jnp.full_like(model.layers[0].q.log_diag, -9.0))
+    tiny = eqx.tree_at(lambda k: k.parts.variance.log, model.layers[0].kernel, jnp.full(5, -20.0))
+    model = eqx.tree_at(lambda m: (m.layers[0].q, m.layers[0].kernel, m.likelihood.base), model, (sure, tiny, same))
+    held_out = Rows(X[1500:], y[1500:])
+    found = with_tested_noise(model, KEY, held_out)
+    assert isinstance(found.likelihood, FlexibleNoise)
+    assert float(found.likelihood.usual_noise[0]) == pytest.approx(np.mean(y[1500:] ** 2), rel=0.03)
+    before, after = (held_out_density(m, KEY, held_out) for m in (model, found))
+    assert after > before + 0.05
+    assert with_tested_noise(model, KEY, Rows(X[:0], y[:0])) is model
+    gaussian = built(X, y, "vff", n_inducing=4, dtype="float64", likelihood="gaussian")
+    assert with_tested_noise(gaussian, KEY, held_out) is gaussian
 
 
 def test_a_model_without_finite_densities_has_no_finite_score():
     """Missing targets are left out of a score; densities that are missing must not be."""
     with jax.enable_x64(True):
-        model = build(Config(method="vff", n_inducing=4), SERIES, WAVES)
+        model = built(SERIES, WAVES, "vff", n_inducing=12)
         holes = np.where(np.arange(600)[:, None] % 3 == 0, np.nan, WAVES)
-        assert np.isfinite(held_out_density(model, KEY, SERIES, holes))
+        assert np.isfinite(held_out_density(model, KEY, Rows(SERIES, holes)))
         broken = eqx.tree_at(lambda m: m.layers[0].q.mean, model, jnp.full_like(model.layers[0].q.mean, jnp.nan))
-        assert np.isnan(held_out_density(broken, KEY, SERIES, holes))
+        assert np.isnan(held_out_density(broken, KEY, Rows(SERIES, holes)))

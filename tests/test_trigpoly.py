@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone import trigpoly
-from overtone.features import PerDimension, PinnedFourierFeatures
-from overtone.features.base import AbstractInducingFeatures
-from overtone.kernels import Additive, Matern12, Matern32, Matern52
-from overtone.trigpoly import ROWS, evaluate, harmonics, sum_over_chunks, sums
+from overtone.gp.features import PerDimension, PinnedFourier
+from overtone.gp.features.base import AbstractInducingFeatures
+from overtone.gp.kernels import Additive, Matern12, Matern32, Matern52
+from overtone.numerics import trigpoly
+from overtone.numerics.trigpoly import CHUNK_ROWS, evaluate, harmonics, sum_over_chunks, sums
 from tests.posteriors import KINDS, shaken
 
 RNG = np.random.default_rng(0)
@@ -81,8 +81,8 @@ def test_sums_and_their_gradients_agree_with_direct_products(num):
 
     def both(function):
         def value(*args):
-            found = function(*args, num)
-            return sum(jnp.sum(jnp.sin(a / rows)) for a in jax.tree.leaves(found)), found
+            result = function(*args, num)
+            return sum(jnp.sum(jnp.sin(a / rows)) for a in jax.tree.leaves(result)), result
 
         return jax.jit(jax.value_and_grad(value, argnums=(0, 1, 2), has_aux=True))(*jax.tree.map(jnp.asarray, args))
 
@@ -90,18 +90,18 @@ def test_sums_and_their_gradients_agree_with_direct_products(num):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("rows", [8, ROWS, 2 * ROWS + 5])
+@pytest.mark.parametrize("rows", [8, CHUNK_ROWS, 2 * CHUNK_ROWS + 5])
 def test_sums_over_chunks(rows):
     x, Y = jnp.asarray(RNG.normal(size=rows)), jnp.asarray(RNG.normal(size=(rows, 2)))
 
     def of_rows(x, Y, is_row):
         return (is_row * jnp.sin(x)) @ Y, jnp.sum(is_row)
 
-    (found, count), gradient = jax.value_and_grad(
+    (total, count), gradient = jax.value_and_grad(
         lambda x: (lambda both: (jnp.sum(both[0]), both[1]))(sum_over_chunks(of_rows, x, Y)), has_aux=True
     )(x)
     assert count == rows
-    np.testing.assert_allclose(found, jnp.sum(jnp.sin(x) @ Y), rtol=1e-10)
+    np.testing.assert_allclose(total, jnp.sum(jnp.sin(x) @ Y), rtol=1e-10)
     np.testing.assert_allclose(gradient, jnp.cos(x) * jnp.sum(Y, axis=1), rtol=1e-10)
 
 
@@ -109,7 +109,7 @@ def layer(kind, posterior, dtype):
     """Features, kernel, q and inputs of a layer with three inputs and two outputs, inside and outside the interval."""
     rng = np.random.default_rng(1)
     ends = (jnp.full(3, edge, dtype) for edge in (-0.02, 1.02))
-    features = PerDimension(PinnedFourierFeatures(*ends, 12, kind.order), 3)
+    features = PerDimension(PinnedFourier(12, *ends, kind.order), 3)
     kernel = Additive(kind(jnp.asarray([0.3, 0.5, 0.2], dtype), jnp.asarray([0.1, 0.3, 1.0], dtype)))
     q = KINDS[posterior]((3, 2, features.num_features // 3), 0.5, dtype)
     q = shaken(q, 0.1, rng)

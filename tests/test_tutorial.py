@@ -20,7 +20,7 @@ def test_the_tutorial_runs_and_ends_with_a_report(tmp_path, monkeypatch, capsys)
             exec(compile(text, "tutorial", "exec"), names)
             continue
         for line in text.strip().splitlines():
-            command = [sys.executable, "-m", "overtone.cli", *shlex.split(line)[1:]]
+            command = [sys.executable, "-m", "overtone.app.cli", *shlex.split(line)[1:]]
             subprocess.run(command, check=True, capture_output=True, env=environment)
     assert names["model"].encoder_.inputs == ["when: trend", "when: time of day", "when: day of week", "temperature"]
     assert names["model"].evaluate(names["new"], names["new"]["demand"])["standardised_rmse"] < 0.35

@@ -1,3 +1,48 @@
-"""Overtone: deep Gaussian processes whose inducing variables live in the frequency domain."""
+"""Deep Gaussian processes whose inducing variables live in the frequency domain.
 
-__version__ = "0.1.0"
+The library's public names, each imported when it is first used: kernels, features, layers, likelihoods, objectives,
+`fit`, `predict`, `save`, `load`. The scikit-learn estimators are in `overtone.sklearn`, pictures in `overtone.plots`.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from overtone.version import __version__ as __version__
+
+NAMES = {
+    "gp.kernels": "Matern12 Matern32 Matern52 SquaredExponential RationalQuadratic Periodic Linear Sum Product "
+    "Additive AbstractKernel",
+    "gp.features": "InducingPoints Fourier PinnedFourier BandLimited BSplines IntegralFeatures OperatorFeatures "
+    "PerDimension AbstractInducingFeatures",
+    "gp.variational": "Full Joint LowRank MeanField",
+    "gp.maps": "Affine Projection Columns",
+    "gp.layers": "Layer SumOfLayers",
+    "gp.likelihoods": "Gaussian StudentT Heteroscedastic FlexibleNoise Poisson NegativeBinomial Bernoulli Softmax "
+    "AbstractLikelihood",
+    "gp.model": "DeepGP draw draw_prior layer_marginals",
+    "inference.objective": "AbstractObjective Elbo KLWeights",
+    "inference.collapsed": "Collapsed",
+    "inference.natural": "NaturalGradient",
+    "inference.bounds": "ImportanceWeighted PredictiveDensity",
+    "inference.loop": "fit",
+    "inference.callbacks": "Callback Clock EarlyStopping ProgressBar Retreat StopWhen",
+    "inference.checkpoints": "Checkpoint",
+    "inference.schedules": "planned warm_up_and_decay",
+    "inference.predictions": "predict elbo sample_functions",
+    "numerics.params": "Fixed Positive unwrap",
+    "storage.structure": "save load",
+    "app": "plots",
+}
+HOMES = {name: module for module, names in NAMES.items() for name in names.split()}
+__all__ = [*HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'overtone' has no attribute {name!r}")
+    module = f"overtone.{HOMES[name]}"
+    return import_module(f"{module}.{name}") if HOMES[name] == "app" else getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*HOMES, "__version__"])

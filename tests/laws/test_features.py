@@ -6,16 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.features import (
-    FourierFeatures,
+from overtone.gp.features import (
+    BSplines,
+    Fourier,
     InducingPoints,
     IntegralFeatures,
-    PairProducts,
     PerDimension,
-    PinnedFourierFeatures,
+    PinnedFourier,
 )
-from overtone.kernels import Additive, Matern12, Matern32, Matern52, Products, SquaredExponential
-from overtone.variational import Full, MeanField
+from overtone.gp.kernels import Additive, Linear, Matern12, Matern32, Matern52, Periodic, SquaredExponential
+from overtone.gp.variational import Full, MeanField
 from tests.examples import laplacian_features
 from tests.posteriors import KINDS, root, shaken
 
@@ -33,11 +33,15 @@ def pair(kind):
 
 
 def fourier(*shape):
-    return FourierFeatures(jnp.full(shape, -0.5), jnp.full(shape, 1.7), 5)
+    return Fourier(5, jnp.full(shape, -0.5), jnp.full(shape, 1.7))
+
+
+def splines(*shape):
+    return BSplines(9, jnp.full(shape, -0.5), jnp.full(shape, 1.7))
 
 
 def pinned(order, *shape):
-    return PinnedFourierFeatures(jnp.full(shape, -0.5), jnp.full(shape, 1.7), 5, order)
+    return PinnedFourier(5, jnp.full(shape, -0.5), jnp.full(shape, 1.7), order)
 
 
 FEATURES = {
@@ -54,9 +58,17 @@ FEATURES = {
     "pinned 3/2": lambda: (pinned(1), scalar(Matern32)),
     "pinned 5/2": lambda: (pinned(2), scalar(Matern52)),
     "pinned, additive": lambda: (PerDimension(pinned(1, 2), 2), pair(Matern32)),
-    "pinned, products": lambda: (
-        PairProducts(PinnedFourierFeatures(jnp.full((1, 2), -0.5), jnp.full((1, 2), 1.7), 2, 1), 1),
-        Products(jnp.asarray([1.3]), Matern32(jnp.ones((1, 2)), jnp.asarray([[0.4, 1.1]]))),
+    "splines 1/2": lambda: (splines(), scalar(Matern12)),
+    "splines 3/2": lambda: (splines(), scalar(Matern32)),
+    "splines 5/2": lambda: (splines(), scalar(Matern52)),
+    "splines, additive": lambda: (PerDimension(splines(2), 2), pair(Matern32)),
+    "points, sum": lambda: (
+        InducingPoints(jnp.asarray(Z2)),
+        Matern32(jnp.asarray(1.3), jnp.ones(2)) + Linear(jnp.asarray(0.5)),
+    ),
+    "points, product": lambda: (
+        InducingPoints(jnp.asarray(Z2)),
+        Matern32(jnp.asarray(1.3), jnp.ones(2)) * Periodic(jnp.asarray(1.0), jnp.ones(2), jnp.full(2, 0.7)),
     ),
     "fourier, additive": lambda: (PerDimension(fourier(2), 2), pair(Matern32)),
     "integral": lambda: (
@@ -71,7 +83,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 def make(name):
     features, kernel = FEATURES[name]()
-    num_dims = 2 if any(word in name for word in ("points", "additive", "products")) else 1
+    num_dims = 2 if any(word in name for word in ("points", "additive")) else 1
     return features, kernel, jnp.asarray(np.random.default_rng(1).uniform(-1, 2.2, size=(9, num_dims)))
 
 

@@ -5,7 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.linalg import BlockDiagonal, Dense, DiagonalPlusLowRank, small_cholesky, small_inverse, small_log_det
+from overtone.numerics.banded import Banded, triangular
+from overtone.numerics.linalg import (
+    BlockDiagonal,
+    Dense,
+    DiagonalPlusLowRank,
+    Identity,
+    small_cholesky,
+    small_inverse,
+    small_log_det,
+)
 
 RNG = np.random.default_rng(0)
 SQUARE = RNG.normal(size=(6, 6))
@@ -16,12 +25,23 @@ def low_rank(rank, blocks=()):
     return jnp.asarray(np.tile(SPREAD, (*blocks, 1))), jnp.asarray(RNG.normal(size=(*blocks, 6, rank)))
 
 
+def bands(bandwidth, blocks=(), step=0.3):
+    """Return the squares of a banded matrix, and the step of its differences."""
+    k, rng = bandwidth, np.random.default_rng(bandwidth)
+    parts = rng.normal(size=(*blocks, k, k)), rng.normal(size=(*blocks, k + 1, k + 1)), np.full(blocks, step)
+    return tuple(map(jnp.asarray, parts))
+
+
 OPERATORS = {
     "dense": lambda: Dense(jnp.asarray(SQUARE @ SQUARE.T + np.eye(6))),
     "rank 1": lambda: DiagonalPlusLowRank(*low_rank(1)),
     "rank 2": lambda: DiagonalPlusLowRank(*low_rank(2)),
     "rank 3": lambda: DiagonalPlusLowRank(*low_rank(3)),
+    "identity": lambda: Identity(6),
+    "bandwidth 1": lambda: Banded(*bands(1), 9),
+    "bandwidth 3": lambda: Banded(*bands(3), 9),
     "blocks": lambda: BlockDiagonal(jax.vmap(DiagonalPlusLowRank)(*low_rank(2, (3,))), 3),
+    "banded blocks": lambda: BlockDiagonal(jax.vmap(lambda *parts: Banded(*parts, 9))(*bands(2, (3,))), 3),
 }
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -43,6 +63,66 @@ def test_diagonal_plus_low_rank_is_safe_in_single_precision():
     single = DiagonalPlusLowRank(*(x.astype(jnp.float32) for x in (d, W))).whiten(B.astype(jnp.float32))
     assert single.dtype == jnp.float32
     np.testing.assert_allclose(single, exact, rtol=1e-4, atol=1e-6)
+
+
+def sum_of_squares(first, each, step, size):
+    """Return K from its definition: the differences of all variables at once, by np.diff of the unit vectors."""
+    k = first.shape[1]
+    differences = np.full((k + 1, size, size), np.nan)
+    for i in range(k + 1):
+        differences[i, i:] = np.diff(np.eye(size), n=i, axis=0) / step**i
+    roots = [first @ differences[:k, k - 1], *(each @ differences[:, j] for j in range(k, size))]
+    return sum(root.T @ root for root in roots)
+
+
+@pytest.mark.parametrize("bandwidth", [1, 2, 3, 5])
+def test_banded_is_a_sum_of_squares_of_differences(bandwidth):
+    parts = bands(bandwidth)
+    K = sum_of_squares(*map(np.asarray, parts), 12)
+    np.testing.assert_allclose(Banded(*parts, 12).dense(), K, rtol=1e-11, atol=1e-12 * np.abs(K).max())
+    assert np.all(K[np.abs(np.subtract.outer(np.arange(12), np.arange(12))) > bandwidth] == 0)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_banded_takes_a_first_square_of_fewer_rows(rows):
+    first, each, step = bands(3)
+    K, B = sum_of_squares(*map(np.asarray, (first[:rows], each, step)), 12), RNG.normal(size=(12, 4))
+    whitened = Banded(first[:rows], each, step, 12).whiten(jnp.asarray(B))
+    np.testing.assert_allclose(whitened.T @ whitened, B.T @ np.linalg.solve(K, B), rtol=1e-8, atol=1e-11)
+
+
+def test_banded_has_the_gradient_of_finite_differences():
+    parts, B, weights = bands(3), *map(jnp.asarray, RNG.normal(size=(2, 9, 4)))
+    sizes = np.cumsum([part.size for part in (*parts, B)])
+    flat = np.concatenate([np.ravel(part) for part in (*parts, B)])
+
+    def total(flat):
+        first, each, step, B = jnp.split(flat, sizes[:-1])
+        return jnp.sum(weights * Banded(first.reshape(3, 3), each.reshape(4, 4), step[0], 9).whiten(B.reshape(9, 4)))
+
+    values, step = jax.jit(jax.vmap(total)), 1e-6 * np.eye(len(flat))
+    differences = (values(jnp.asarray(flat + step)) - values(jnp.asarray(flat - step))) / 2e-6
+    gradient = jax.jit(jax.grad(total))(jnp.asarray(flat))
+    np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
+
+
+def test_banded_is_safe_in_single_precision():
+    """Also if the condition number of its diagonally scaled entries is beyond 1e10, the inverse of rounding squared."""
+    parts, B = bands(3, step=0.01), RNG.normal(size=(100, 4))
+    K = np.asarray(Banded(*parts, 100).dense())
+    scale = np.sqrt(np.diag(K))
+    assert np.linalg.cond(K / scale / scale[:, None]) > 1e10
+    exact = Banded(*parts, 100).whiten(jnp.asarray(B))
+    single = Banded(*(part.astype(jnp.float32) for part in parts), 100).whiten(jnp.asarray(B, jnp.float32))
+    assert single.dtype == jnp.float32
+    np.testing.assert_allclose(single, exact, rtol=1e-4, atol=1e-5 * np.abs(exact).max())
+
+
+def test_triangular_root_of_a_sum_of_squares():
+    L = np.asarray(triangular(jnp.asarray(SQUARE[:, :4])))
+    np.testing.assert_allclose(L.T @ L, SQUARE[:, :4].T @ SQUARE[:, :4], rtol=1e-12)
+    np.testing.assert_array_equal(L, np.tril(L))
+    assert np.all(np.diag(L) > 0)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

@@ -1,0 +1,1 @@
+"""What people see: the command line, pictures, the report, the demo."""

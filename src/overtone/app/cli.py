@@ -1,0 +1,148 @@
+"""Parse the command line and run a command.
+
+Exit codes: 0 for success; 2 if the arguments, a table or a file cannot be used, with one sentence on standard error
+that says why; 130 if interrupted before there is anything to save. The commands are imported only when one of them
+runs, so that --help is quick.
+"""
+
+import argparse
+import logging
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from overtone.autopilot.config import Config
+from overtone.version import __version__
+
+# Flags that say more to a newcomer than the names of the settings do.
+FLAGS = {
+    "n_layers": "layers",
+    "n_inducing": "frequencies",
+    "max_steps": "steps",
+    "max_time": "budget",
+    "random_state": "seed",
+}
+SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name and return the exit code."""
+    arguments = build_parser().parse_args(argv)
+    logging.basicConfig(format="%(message)s", level=logging.DEBUG if arguments.verbose else logging.INFO)
+    for name in ("jax", "matplotlib"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        from overtone.app import commands
+
+        getattr(commands, arguments.command)(arguments)
+    except (ValueError, OSError) as error:  # which users can fix; any other exception is a bug and keeps its traceback
+        print(f"overtone: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("overtone: interrupted; nothing was written.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    if not match or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 90s, 5m or 1h")
+    return float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"]
+
+
+def _int_or_text(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _comma_separated(parse_item: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser of lists that leaves other text, such as "auto", for `Config.validate` to accept or refuse."""
+
+    def parse(text: str) -> Any:
+        try:
+            return tuple(parse_item(item) for item in text.split(",") if item)
+        except ValueError:
+            return text
+
+    return parse
+
+
+TYPES = {
+    "fine_inputs": _comma_separated(int),
+    "max_time": _seconds,
+    "interval": _comma_separated(float),
+    "learning_rate": float,
+    "n_layers": _int_or_text,
+    "n_inducing": _int_or_text,
+}
+
+
+def _setting_descriptions() -> dict[str, str]:
+    """Return what the docstring of Config says about each of its fields."""
+    text = (Config.__doc__ or "") + "\n    :"
+    entries = re.findall(r"\n    ([a-z_][a-z_, ]*): (.*?)(?=\n    [a-z_:])", text, re.DOTALL)
+    return {name: " ".join(description.split()) for names, description in entries for name in names.split(", ")}
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    descriptions, group = _setting_descriptions(), parser.add_argument_group("model and training")
+    for field in fields(Config):
+        default: Any = field.default
+        kind = TYPES.get(field.name) or (str if isinstance(default, str) else int)
+        flag = "--" + FLAGS.get(field.name, field.name).replace("_", "-")
+        text = f"{descriptions[field.name].replace('%', '%%')} (default: {default})"
+        group.add_argument(flag, dest=field.name, type=kind, default=default, help=text)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="overtone",
+        description="Make predictions with calibrated uncertainty for data with rhythm and changes of regime, using "
+        "deep Gaussian processes in the frequency domain.",
+        epilog="Start with: overtone fit train.csv --target y --budget 2m; then: overtone predict model.safetensors "
+        "new.csv --out predictions.csv",
+    )
+    parser.add_argument("--version", action="version", version=f"overtone {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+
+    def add_command(name: str, description: str, model: bool = True, table: bool = True) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=description, description=description)
+        command.add_argument("--verbose", action="store_true", help="print more details")
+        if model:
+            command.add_argument("model", help="a file written by `overtone fit`")
+        if table:
+            command.add_argument("table", help="CSV (also .csv.gz) or Parquet, one file or a folder of parts")
+        return command
+
+    fit = add_command("fit", "Fit a model to a table and save it.", model=False)
+    add = fit.add_argument
+    add("--target", required=True, help="the column to predict, or several, separated by commas")
+    add("--inputs", help="columns to predict from, separated by commas (default: all others)")
+    add("--exposure", metavar="COL", help="for counts, the column with the time or area over which they were counted")
+    add("--out", default="model.safetensors", help="where to save the model (default: %(default)s)")
+    add("--validate", type=float, default=0.1, help="share of the rows held out for testing (default: 0.1)")
+    add("--no-calendar", dest="calendar", action="store_false", help="use dates as a trend alone")
+    add("--checkpoint", metavar="FOLDER", help="save the state of training every few seconds")
+    add("--resume", action="store_true", help="resume from the checkpoint")
+    add("--quiet", action="store_true", help="show no progress bar")
+    _add_settings(fit)
+    predict = add_command("predict", "Predict the rows of a table: mean, std and 95 percent interval of each target.")
+    add = predict.add_argument
+    add("--out", required=True, help="the .csv or .parquet file to write")
+    add("--quantiles", help="levels such as 0.05,0.5,0.95, each of which becomes a column")
+    add("--samples", type=int, default=0, help="number of draws of the target, each of which becomes a column")
+    evaluate = add_command("evaluate", "Compare predictions with a table that contains the target.")
+    evaluate.add_argument("--json", action="store_true", help="print JSON")
+    report = add_command("report", "Write a page for the browser about a model and a table that contains the target.")
+    report.add_argument("--out", default="report.html", help="the page to write (default: %(default)s)")
+    add_command("info", "Describe a model file.", table=False)
+    demo = add_command("demo", "Fit the multi-step function with all methods.", model=False, table=False)
+    demo.add_argument("--out", default="overtone-demo", help="the folder for the figures (default: %(default)s)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+"""What was decided, and why: after `plan(config, X, y)` nothing is left open.
+
+Every decision is made here, once, before anything is compiled. Its thresholds are in `overtone.autopilot.policies`, and
+the sentence that explains it is in `Plan.reasons`.
+"""
+
+import warnings
+from itertools import product
+
+import numpy as np
+
+from overtone.autopilot.config import DEEP, FOURIER, Config
+from overtone.autopilot.fine import fine_inputs
+from overtone.autopilot.names import KERNELS, LIKELIHOODS, part
+from overtone.autopilot.policies import BAND_LIMIT, DEPTH, FINE, FREQUENCIES, HOLD_OUT, OBJECTIVE, START, TIME, WIDTH
+from overtone.autopilot.record import Plan
+from overtone.autopilot.spectrum import Start, frequencies, noise_of_series, start_of_series
+
+
+class TooFewFrequenciesWarning(UserWarning):
+    """The model cannot follow the waves of its target."""
+
+
+def plan(config: Config, X: np.ndarray, y: np.ndarray) -> Plan:
+    """Decide all that a config leaves to the data: inputs X (N, D), and targets y (N, Q), standardised if numbers."""
+    return _Planner(config, X, y).plan()
+
+
+class _Planner:
+    """The decisions, each of which may depend on those before it."""
+
+    def __init__(self, config: Config, X: np.ndarray, y: np.ndarray):
+        self.config, self.X, self.y = config, X, y
+        self.num_rows, self.num_inputs = X.shape
+        self.series, self.paper = self.num_inputs == 1, config.preset == "paper"
+        self.reasons: dict[str, str] = {}
+        self.features = self.decide_features()
+        self.points, self.pinned = self.features == "points", self.features == "pinned"
+        self.kernel = config.kernel if config.kernel != "auto" else "rbf" if self.points else "matern32"
+        self.assumed_likelihood = "gaussian" if config.likelihood == "auto" else config.likelihood
+        self.targets = part(LIKELIHOODS, self.assumed_likelihood).rough_functions(y)
+        self.complete = self.assumed_likelihood == "gaussian" and not np.isnan(y).any()
+
+    def plan(self) -> Plan:
+        config = self.config
+        most_layers = config.n_layers if isinstance(config.n_layers, int) else 2 if config.method in DEEP else 1
+        self.decide_inducing(most_layers)
+        depths = self.decide_depths(most_layers)
+        width = self.hidden_width() if depths[-1] > 1 else 1
+        if width > 1 and config.hidden_width is None:
+            self.reasons["hidden_width"] = f"{width} units for {self.num_inputs} inputs: wider layers would be slower."
+        directions = self.num_directions(self.num_inputs), self.num_directions(width)
+        band_limited = self.decide_band_limit(depths)
+        start = self.start(self.kernel, self.num_inducing, band_limited)
+        output, likelihood = self.decide_output(depths, width, band_limited)
+        held_out = self.decide_held_out()
+        return Plan(
+            method=config.method,
+            depths=depths,
+            features=self.features,
+            num_inducing=self.num_inducing,
+            interval=config.interval,
+            kernel=self.kernel,
+            lengthscale=min(START.lengthscale, START.waves / self.num_inducing) if self.pinned else START.lengthscale,
+            start=start,
+            hidden_width=width,
+            directions=directions,
+            covariance=self.decide_covariance(directions[0]),
+            fine_inputs=self.decide_fine_inputs(depths),
+            band_limited=band_limited,
+            likelihood=likelihood,
+            noise=self.start_noise(start),
+            output=output,
+            kl_anneal_steps=OBJECTIVE.anneal_steps if output == "natural" else 0,
+            kl_addends=FINE.kl_weight if output == "natural" else 1.0,
+            num_samples=config.n_samples,
+            learning_rate=config.learning_rate or (0.01 if self.points else 0.05),
+            batch_size=config.batch_size,
+            steps=config.max_steps or (TIME.unlimited if config.max_time else TIME.steps),
+            seconds=config.max_time,
+            held_out=held_out,
+            held_out_last=config.held_out == "last",
+            calibrated=output == "collapsed" and not self.paper,
+            dtype=config.dtype,
+            seed=config.random_state,
+            reasons=self.reasons,
+        )
+
+    def decide_features(self) -> str:
+        if self.config.features != "auto":
+            return self.config.features
+        if self.config.method not in FOURIER:
+            return "points"
+        return "fourier" if self.paper else "pinned"
+
+    def decide_inducing(self, most_layers: int) -> None:
+        """Decide the number of inducing variables and, for a series, the kernel."""
+        asked = self.config.n_inducing
+        if self.points and asked == "auto":
+            self.num_inducing = min(FREQUENCIES.points, self.num_rows)
+            self.reasons["n_inducing"] = f"{self.num_inducing} points are usual, and no more than there are rows."
+        elif asked == "auto":
+            wanted = frequencies(self.X, self.targets)
+            most = FREQUENCIES.max_features if self.series else self.affordable_frequencies(most_layers)
+            self.num_inducing = max(FREQUENCIES.min_frequencies, min(wanted, most))
+            if self.features == "bsplines":  # two for each wave, and some beyond the ends
+                self.num_inducing = 2 * self.num_inducing + FREQUENCIES.min_frequencies
+            self.grow_series()
+            self.reasons["n_inducing"] = (
+                f"The target's spectrum asks for {wanted} frequencies; {self.num_inducing} are used."
+            )
+        else:
+            self.num_inducing = int(asked)
+            self.warn_if_far_too_few()
+
+    def grow_series(self) -> None:
+        """Take more frequencies, and a smoother kernel, where the bound of a series says that they are worth it."""
+        best, num, free = -np.inf, self.num_inducing, self.config.kernel == "auto"
+        most = max(num, min(FREQUENCIES.max_features, self.num_rows // 3))
+        for growth, kernel in product(
+            FREQUENCIES.series_growths, FREQUENCIES.series_kernels if free else (self.kernel,)
+        ):
+            tried = min(most, round(growth * num))
+            if (start := self.start(kernel, tried)) and start.bound > best + FREQUENCIES.worth_nats:
+                best, self.num_inducing, self.kernel = start.bound, tried, kernel
+        if best > -np.inf and free:
+            self.reasons["kernel"] = f"{self.kernel} explains the spectrum of the series best."
+
+    def warn_if_far_too_few(self) -> None:
+        if self.points or not self.series:
+            return
+        wanted = frequencies(self.X, self.targets)
+        if FREQUENCIES.far_too_few * self.num_inducing < wanted:
+            warnings.warn(
+                f"n_inducing={self.num_inducing} frequencies are far too few for this series, whose waves ask for "
+                f"about {wanted}; use n_inducing='auto', or more of them.",
+                TooFewFrequenciesWarning,
+                stacklevel=6,
+            )
+
+    def decide_depths(self, most_layers: int) -> tuple[int, ...]:
+        if self.config.n_layers != "auto" or self.config.method != "id-dgp" or not self.pinned:
+            return (most_layers,)
+        if not self.series:
+            self.reasons["n_layers"] = "Several inputs interact, which one layer of directions shows only in part: two."
+            return (2,)
+        if self.num_inducing > DEPTH.max_frequencies:
+            long = self.num_rows * self.num_inducing > DEPTH.max_products
+            if long or self.is_band_limited():
+                self.reasons["n_layers"] = (
+                    f"The series has {self.num_inducing} frequencies, which need all the time: one."
+                )
+                return (1,)
+        self.reasons["n_layers"] = "One layer is trained, then two, and the model that predicts better is kept."
+        return (1, 2)
+
+    def hidden_width(self) -> int:
+        """Return as many units as can have full covariances, within limits, where directions are learned."""
+        if self.config.hidden_width is not None:
+            return self.config.hidden_width
+        if not self.pinned or self.series:
+            return min(self.num_inputs, WIDTH.min_units)
+        full = min(WIDTH.max_blocks // self.num_directions(self.num_inputs), WIDTH.max_units)
+        return min(WIDTH.units_per_input * self.num_inputs, max(WIDTH.min_units, full))
+
+    def num_directions(self, num_inputs: int) -> int:
+        if not self.points and self.config.n_projections is not None:
+            return self.config.n_projections
+        if self.points or self.features == "fourier" or num_inputs == 1:
+            return num_inputs
+        return min(2 * num_inputs + 1, WIDTH.max_directions)
+
+    def num_features(self, num_inducing: int) -> int:
+        """Return the number of features for one direction."""
+        if self.features in ("points", "bsplines"):
+            return num_inducing
+        ends = 2 * (part(KERNELS, self.kernel).order + 1) if self.pinned else 0
+        return 2 * num_inducing + 1 + ends
+
+    def affordable_frequencies(self, most_layers: int) -> int:
+        """Return the most frequencies for each input of a layer of a table."""
+        widest = max(self.num_inputs, self.hidden_width()) if most_layers > 1 else self.num_inputs
+        return (FREQUENCIES.max_features // self.num_directions(widest) - 5) // 2
+
+    def decide_fine_inputs(self, depths: tuple[int, ...]) -> tuple[int, ...]:
+        able = self.pinned and depths[-1] > 1
+        if self.config.fine_inputs == "auto":
+            columns = fine_inputs(self.X, self.targets) if able else ()
+            if columns:
+                self.reasons["fine_inputs"] = f"The target has waves of many cycles along inputs {columns} (from 0)."
+            return columns
+        columns = tuple(int(j) for j in self.config.fine_inputs)
+        if any(not 0 <= j < self.num_inputs for j in columns):
+            raise ValueError(f"fine_inputs must be from 0 to {self.num_inputs - 1}; got {self.config.fine_inputs!r}.")
+        return columns if able else ()
+
+    def decide_covariance(self, num_directions: int) -> str:
+        if self.config.covariance != "auto":
+            return self.config.covariance
+        blocks = 1 if self.points else num_directions * self.hidden_width()
+        if blocks <= WIDTH.max_blocks:
+            return "block"
+        self.reasons["covariance"] = f"{blocks} full covariances of a hidden layer would take too long: mean-field."
+        return "mean-field"
+
+    def start(self, kernel: str, num: int, band_limited: bool = False) -> Start | None:
+        """Return where training should start, if the spectrum of a series can tell."""
+        if not self.series or not self.pinned:
+            return None
+        return start_of_series(self.X[:, 0], self.targets, part(KERNELS, kernel).order, num, band_limited)
+
+    def start_noise(self, start: Start | None) -> float:
+        if start:
+            return start.noise
+        if not self.series:
+            return START.noise
+        rough = max(noise_of_series(self.X[:, 0], target) for target in self.targets.T)
+        return min(START.noise, max(rough, START.least_noise))
+
+    def decide_band_limit(self, depths: tuple[int, ...]) -> bool:
+        if self.config.band_limited != "auto":
+            return self.config.band_limited == "yes"
+        if depths != (1,) or not self.is_band_limited():
+            return False
+        self.reasons["band_limited"] = "The spectrum of the series has nothing beyond its last frequency."
+        return True
+
+    def is_band_limited(self) -> bool:
+        """Return whether a series has nothing beyond its last frequency, where a kernel would have something."""
+        if self.config.band_limited == "no" or not (self.series and self.pinned and self.complete):
+            return False
+        if self.num_rows * self.num_inducing > BAND_LIMIT.max_products:
+            return False
+        with_tail, without = (self.start(self.kernel, self.num_inducing, limited) for limited in (False, True))
+        return with_tail is not None and without is not None and without.bound > with_tail.bound + BAND_LIMIT.gain_nats
+
+    def decide_output(self, depths: tuple[int, ...], width: int, band_limited: bool) -> tuple[str, str]:
+        """Decide how the output layer is found, and the likelihood, which depends on it."""
+        output, config = self.config.output, self.config
+        most_rows = OBJECTIVE.collapsed_rows_series
+        if not self.series:
+            most_rows = max(OBJECTIVE.collapsed_rows_table, config.batch_size)
+        if output == "auto" and self.complete and (self.num_rows <= most_rows or band_limited):
+            output = "collapsed"
+            self.reasons["output"] = f"All {self.num_rows} rows fit into one batch: the closed form at every step."
+        elif output == "auto":
+            inputs = self.num_directions(width if depths[-1] > 1 else self.num_inputs)
+            size = self.num_features(self.num_inducing) * (1 if self.points else inputs)
+            most = OBJECTIVE.max_features / self.targets.shape[1] ** 0.5  # each function has a covariance of its own
+            output = "adam" if self.paper or size > most else "natural"
+            how = "few enough" if output == "natural" else "too many"
+            why = f"The output layer has {size} features, {how} for natural gradients."
+            self.reasons["output"] = "The paper's preset trains all by Adam." if self.paper else why
+        if output == "collapsed" and not self.complete:
+            raise ValueError(
+                "output='collapsed' needs likelihood='gaussian' and complete targets; use output='natural'."
+            )
+        likelihood = config.likelihood
+        if likelihood == "auto":
+            likelihood = "flexible" if output == "natural" else "gaussian"
+            flexible = "Noise may vary with the inputs, with tails and skew: there are rows enough to learn how."
+            self.reasons["likelihood"] = (
+                flexible if output == "natural" else "One noise variance, as the closed form needs."
+            )
+        return output, likelihood
+
+    def decide_held_out(self) -> int:
+        num = min(int(HOLD_OUT.share * self.num_rows), HOLD_OUT.max_rows)
+        num = num if num >= HOLD_OUT.min_rows and not self.paper else 0
+        why = (
+            f"{num} rows ({self.config.held_out}) tell when to stop."
+            if num
+            else "All rows are trained on: they are few."
+        )
+        self.reasons["held_out"] = why
+        return num

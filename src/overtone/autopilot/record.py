@@ -1,0 +1,49 @@
+"""The record of what was decided for a fit."""
+
+from dataclasses import dataclass, field, replace
+
+from overtone.autopilot.spectrum import Start
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fit in every detail. `depths` are tried one after the other, and the better model is kept."""
+
+    method: str
+    depths: tuple[int, ...]
+    features: str
+    num_inducing: int  # frequencies, splines or points
+    interval: tuple[float, float] | None  # None leaves it to the features
+    kernel: str
+    lengthscale: float  # of hidden layers, and of the output layer unless the spectrum says more
+    start: Start | None  # of the output layer of a series
+    hidden_width: int
+    directions: tuple[int, int]  # of the first layer, and of further ones
+    covariance: str
+    fine_inputs: tuple[int, ...]
+    band_limited: bool
+    likelihood: str
+    noise: float  # variance to start from
+    output: str
+    kl_anneal_steps: int
+    kl_addends: float
+    num_samples: int
+    learning_rate: float
+    batch_size: int
+    steps: int
+    seconds: float | None
+    held_out: int  # rows
+    held_out_last: bool  # whether these are the last ones, not random ones
+    calibrated: bool  # whether the noise between layers is raised after training
+    dtype: str
+    seed: int
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def num_layers(self) -> int:
+        """The number of layers of the deepest model."""
+        return self.depths[-1]
+
+    def shallow(self) -> "Plan":
+        """Return the same plan for one layer."""
+        return replace(self, depths=(1,))

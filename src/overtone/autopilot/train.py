@@ -1,0 +1,194 @@
+"""A plan and data -> a fitted model: which stages, for how long, and what is kept."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+import optax
+from scipy.optimize import minimize_scalar
+
+from overtone.autopilot.build import build, deepened, objective, with_scales
+from overtone.autopilot.policies import BAND_LIMIT, DEPTH, HOLD_OUT, NOISE, TIME
+from overtone.autopilot.record import Plan
+from overtone.gp.likelihoods import FlexibleNoise
+from overtone.gp.model import DeepGP
+from overtone.inference.calibration import with_calibrated_noise
+from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
+from overtone.inference.checkpoints import Checkpoint, digest
+from overtone.inference.collapsed import best_scales
+from overtone.inference.loop import History, fit
+from overtone.inference.objective import AbstractObjective, Rows
+from overtone.inference.output_layer import output_sums
+from overtone.inference.predictions import bound, log_density, over_rows
+from overtone.inference.schedules import planned_adam
+from overtone.numerics.params import unwrap
+from overtone.version import __version__
+
+
+class Run(NamedTuple):
+    """How training is watched: with a progress bar, until somebody stops it, and with checkpoints in a folder."""
+
+    progress: bool = False
+    stop: Callable[[], bool] = lambda: False
+    checkpoint: str | os.PathLike | None = None
+
+
+class Parts(NamedTuple):
+    """What a trial may replace: functions of the plan, and of the model that was built."""
+
+    objective: Callable[[Plan], AbstractObjective] = objective
+    optim: Callable[[float], optax.GradientTransformation] = planned_adam
+    prepared: Callable[[DeepGP, Rows], DeepGP] = lambda model, _: model
+    elementwise: bool = True
+
+
+class Stage(NamedTuple):
+    """A trained model, the objective and its last state, and the history of the training."""
+
+    model: DeepGP
+    objective: AbstractObjective
+    state: Any
+    history: History
+
+
+def train(
+    plan: Plan,
+    X: np.ndarray,
+    y: np.ndarray,
+    run: Run = Run(),  # noqa: B008
+    parts: Parts = Parts(),  # noqa: B008
+) -> tuple[DeepGP, History]:
+    """Build the model of a plan and fit it to X (N, D) and y (N, Q), standardised if they are numbers with units."""
+    with jax.enable_x64(True):  # only for what asks for it: the model and the rows keep the plan's precision
+        stages, share = _Stages(plan, X, y, run, parts), DEPTH.shallow_share
+        if len(plan.depths) == 1:
+            stage = stages.train(plan, stages.model(plan), 1.0, 1.0)
+        else:
+            stage = shallow = stages.train(plan.shallow(), stages.model(plan.shallow()), share, share)
+            if plan.seconds is None or stages.seconds_left(1.0) > share * plan.seconds:  # or compiling took it all
+                deep = stages.train(plan, deepened(stages.model(plan), shallow.model), 1.0, 1 - share)
+                stage = max(shallow, deep, key=stages.score)
+        model = with_tested_noise(stage.model, stages.key, stages.held_out)
+        if plan.calibrated:
+            limit = TIME.calibration_share * plan.seconds if plan.seconds else np.inf
+            model = with_calibrated_noise(model, stages.key, *stages.rows, limit)
+        model = stage.objective.finish(model, stage.state, stages.key, stages.rows)
+    return model, replace(stage.history, seconds=perf_counter() - stages.began)
+
+
+class _Stages:
+    """The stages of one fit, with the rows and the clock that they share."""
+
+    def __init__(self, plan: Plan, X: np.ndarray, y: np.ndarray, run: Run, parts: Parts):
+        self.began, self.plan, self.run, self.parts = perf_counter(), plan, run, parts
+        self.rows, self.key = Rows(X, y), jax.random.key(plan.seed)
+        train_on, held_out = hold_out(plan, len(X))
+        self.training_rows, self.held_out = Rows(X[train_on], y[train_on]), Rows(X[held_out], y[held_out])
+
+    def model(self, plan: Plan) -> DeepGP:
+        model = self.parts.prepared(build(plan, *self.rows), self.rows)
+        return with_best_scales(model, self.rows) if plan.band_limited and plan.output == "collapsed" else model
+
+    def train(self, plan: Plan, model: DeepGP, until: float, share: float) -> Stage:
+        """Train a model for a share of the steps, and until a share of the time is over."""
+        aim, steps = self.parts.objective(plan), max(1, round(share * plan.steps))
+        callbacks: list[Callback] = [Retreat()]
+        if plan.seconds is not None:
+            callbacks.append(Clock(self.seconds_left(until)))
+        if len(self.held_out.X):
+            callbacks.append(
+                EarlyStopping(lambda *trained: self.held_out_score(aim, *trained), plan.seconds is not None)
+            )
+        if self.run.progress:
+            callbacks.append(ProgressBar(_describe))
+        callbacks.append(StopWhen(self.run.stop))
+        if self.run.checkpoint is not None:
+            about = {k: v for k, v in vars(plan).items() if k != "reasons"}
+            identity = {**about, "steps": steps, "data": digest(*self.rows), "version": __version__}
+            callbacks.append(Checkpoint(self.run.checkpoint, f"{plan.num_layers}-layers", identity))
+        fitted = fit(
+            model,
+            aim,
+            self.training_rows,
+            key=self.key,
+            optim=self.parts.optim(plan.learning_rate),
+            steps=steps,
+            batch_size=plan.batch_size,
+            callbacks=callbacks,
+            finish=False,
+            elementwise=self.parts.elementwise,
+        )
+        model = fitted.model if aim.full_batch else aim.finish(fitted.model, fitted.state, self.key)
+        return Stage(model, aim, fitted.state, fitted.history)
+
+    def seconds_left(self, until: float) -> float:
+        """Return the time until a share of all is over; some is reserved for the closed form at last."""
+        total = self.plan.seconds or 0.0
+        reserved = min(TIME.reserved_share * total, TIME.reserved_seconds)
+        return until * (total - reserved) - (perf_counter() - self.began)
+
+    def held_out_score(self, aim: AbstractObjective, model: DeepGP, state: Any) -> float:
+        model = aim.finish(model, state, self.key, self.training_rows if aim.full_batch else None)
+        return held_out_density(model, self.key, self.held_out)
+
+    def score(self, stage: Stage) -> float:
+        """Return how good a model is, by the log density of held-out rows or, without them, by the bound."""
+        if len(self.held_out.X):
+            return max((value for _, value in stage.history.scores), default=-np.inf)
+        model = stage.objective.finish(stage.model, stage.state, self.key, self.rows)
+        return float(bound(model, jax.random.fold_in(self.key, 1), HOLD_OUT.bound_draws, *self.rows))
+
+
+def hold_out(plan: Plan, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows to train on, and those that tell when to stop."""
+    if plan.held_out_last:
+        return np.arange(num - plan.held_out), np.arange(num - plan.held_out, num)
+    order = np.random.default_rng(plan.seed).permutation(num)
+    return np.sort(order[plan.held_out :]), np.sort(order[: plan.held_out])
+
+
+def with_best_scales(model: DeepGP, rows: Rows) -> DeepGP:
+    """Return a shallow, band-limited model with the kernel's variance and the noise where the bound is largest."""
+    gram, projected = map(np.asarray, output_sums(model, jax.random.key(0), *rows))
+    squares = np.sum(rows.y.astype(float) ** 2, axis=0)
+    noises, scales = np.geomspace(*BAND_LIMIT.noises), np.geomspace(*BAND_LIMIT.scales)
+    return with_scales(model, *best_scales(gram, projected, squares, len(rows.X), noises, scales))
+
+
+def with_tested_noise(model: DeepGP, key: Any, held_out: Rows) -> DeepGP:
+    """Return the model with the variance of flexible noise times the factor that held-out rows find best.
+
+    Training makes it too small where the model is overfitted.
+    """
+    noise = model.likelihood
+    if not isinstance(noise, FlexibleNoise) or not len(held_out.X):
+        return model
+
+    def scaled(log_factor: float) -> DeepGP:
+        return eqx.tree_at(lambda m: m.likelihood, model, noise.scaled(log_factor))
+
+    def loss(log_factor: float) -> float:
+        value = held_out_density(scaled(log_factor), key, held_out)
+        return -value if np.isfinite(value) else np.inf
+
+    options = {"xatol": NOISE.precision, "maxiter": NOISE.evaluations}
+    best: Any = minimize_scalar(loss, bounds=NOISE.log_factors, method="bounded", options=options)
+    return scaled(best.x if best.fun < loss(0.0) else 0.0)
+
+
+def held_out_density(model: DeepGP, key: Any, rows: Rows) -> float:
+    """Return the mean log predictive density of rows that training has not seen."""
+    (densities,) = over_rows(lambda *chunk: log_density(model, key, HOLD_OUT.draws, *chunk), *rows)
+    missing = np.isnan(rows.y[:, : densities.shape[1]])
+    return float(np.mean(np.sum(np.where(missing, 0, densities), axis=1)))
+
+
+def _describe(model: DeepGP, loss: float) -> dict[str, str]:
+    """Return what a progress bar shows: the objective per row, and the usual noise."""
+    shown, noise = {"objective/N": f"{-loss:.3f}"}, unwrap(model.likelihood).usual_noise
+    return shown if noise is None else {**shown, "noise": f"{np.sqrt(np.mean(noise)):.3f}"}

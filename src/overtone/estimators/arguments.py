@@ -1,0 +1,65 @@
+"""What users pass to estimators: seeds, names, frames, scales."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from overtone.gp.maps import Affine
+
+
+def name_of(column: Any) -> str | None:
+    """Return the name of a column of a frame, if it has one."""
+    name = getattr(column, "name", None)
+    return str(name) if name not in (None, "") else None
+
+
+def seed_of(random_state: Any) -> int:
+    if isinstance(random_state, int):
+        return random_state
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def checked_scaling(name: str, make: Callable[[np.ndarray], Affine], values: np.ndarray) -> Affine:
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaling = make(values)
+    if not (np.all(np.isfinite(scaling.shift)) and np.all(np.isfinite(scaling.scale))):
+        raise ValueError(f"{name} has values too large to be scaled in double precision; rescale it.")
+    return scaling
+
+
+def encoding():
+    """Import the encoder where a frame needs it: arrays need no polars."""
+    from overtone.tables import encode as encoding
+
+    return encoding
+
+
+def mixed_frame(X):
+    """Return X as a polars frame if it is one, of any library, with columns that are not numbers."""
+    if not (hasattr(X, "columns") and hasattr(X, "__getitem__")) or all(_is_numeric(X[name]) for name in X.columns):
+        return None
+    return encoding().as_frame(X)
+
+
+def tuples(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with tuples in place of lists, which JSON and some users have."""
+
+    def convert(value):
+        return tuple(map(convert, value)) if isinstance(value, list) else value
+
+    return {name: convert(value) for name, value in settings.items()}
+
+
+def _is_numeric(column) -> bool:
+    values = np.asarray(column)
+    if values.dtype.kind in "biuf":
+        return True
+    if values.dtype.kind != "O":
+        return False
+    try:
+        values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,260 @@
+"""What all estimators share: parameters, inputs, fitting, looking inside, saving and loading."""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from inspect import Parameter, Signature
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from overtone.autopilot.config import PARAMETERS, Config
+from overtone.autopilot.plan import plan
+from overtone.autopilot.record import Plan
+from overtone.autopilot.train import Run, train
+from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
+from overtone.estimators.functions import FunctionDraws
+from overtone.gp import diagnostics
+from overtone.gp.likelihoods import AbstractFamily
+from overtone.gp.maps import Affine, unit_interval
+from overtone.inference import predictions
+from overtone.inference.loop import History
+from overtone.numerics.compiling import forget_programs_if_many, keep_compiled_programs, quickly_compiled
+from overtone.storage import files
+from overtone.storage.structure import described, rebuilt
+from overtone.tables.gaps import count_missing, filled, missing_values_message, with_missing_rows
+
+log = logging.getLogger(__name__)
+DIAGNOSED_ROWS = 10_000  # at most
+PRECISIONS = (np.float64, np.float32)  # inputs are taken as they are; anything else becomes the first
+FAR_AWAY = 1e6  # data ranges, to which inputs are clipped: a GP is back at its prior long before
+
+
+def _signature() -> Signature:
+    """Return the parameters of estimators: the fields of Config, of which only the method may come without its name."""
+    kinds = {"self": Parameter.POSITIONAL_OR_KEYWORD, "method": Parameter.POSITIONAL_OR_KEYWORD}
+    defaults = {"self": Parameter.empty, **{f.name: f.default for f in fields(Config)}, "verbose": False}
+    given = [Parameter(n, kinds.get(n, Parameter.KEYWORD_ONLY), default=default) for n, default in defaults.items()]
+    return Signature(given)
+
+
+SIGNATURE = _signature()
+
+
+class DeepGPEstimator(BaseEstimator):
+    """A deep GP behind scikit-learn's interface; the subclasses say what a target is."""
+
+    missing: str
+    random_state: Any
+    verbose: bool
+    n_features_in_: int
+    target_: str | list[str] | None  # its name; of several targets, their names
+    encoder_: Any
+    exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
+    means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
+
+    def __init__(self, *arguments: Any, **settings: Any):
+        given = SIGNATURE.bind(self, *arguments, **settings)
+        given.apply_defaults()
+        vars(self).update({name: value for name, value in given.arguments.items() if name != "self"})
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
+
+    def _start_fit(self, X, y) -> Config:
+        """Check the parameters, and learn what the columns of a frame mean."""
+        config = Config(**tuples({name: getattr(self, name) for name in PARAMETERS if name != "random_state"}))
+        config.validate()
+        frame = mixed_frame(X)
+        self.target_ = [str(name) for name in y.columns] if hasattr(y, "columns") else name_of(y)
+        self.encoder_ = None if frame is None else encoding().Encoder.fit(frame, missing=config.missing)
+        return replace(config, random_state=seed_of(self.random_state))
+
+    def _fit(self, config: Config, X: np.ndarray, Y: np.ndarray, run: Run, likelihood: str = "", why: str = "") -> Self:
+        """Train on checked inputs and targets (N, Q) in the model's units, perhaps with a likelihood for them."""
+        self.x_scaling_ = checked_scaling("X", unit_interval, X)
+        keep_compiled_programs()
+        forget_programs_if_many()
+        X, Y = self.x_scaling_.columns(X, config.dtype), Y.astype(config.dtype)
+        self.config_, self.plan_ = config, plan(replace(config, likelihood=likelihood or config.likelihood), X, Y)
+        if likelihood != config.likelihood and why:
+            self.plan_.reasons["likelihood"] = why
+        self.model_, self.history_ = train(self.plan_, X, Y, run._replace(progress=self.verbose))
+        return self
+
+    @property
+    def likelihood_(self) -> AbstractFamily:
+        """The likelihood of the fitted model."""
+        return self._fitted().model_.likelihood
+
+    def _complete(self, config: Config, X: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return training inputs without gaps, and which rows those are."""
+        self.means_ = None
+        if config.missing == "mean":
+            if (empty := np.isnan(X).all(axis=0)).any():
+                raise ValueError(f"column {int(np.argmax(empty))} of X has no value at all; leave it out.")
+            self.means_ = np.asarray(np.nanmean(X, axis=0, dtype=np.float64))
+        X = filled(X, config.missing, self.means_).astype(X.dtype, copy=False)
+        kept = ~np.isnan(X).any(axis=1)
+        if kept.all():
+            return X, slice(None)
+        if kept.sum() < 2:
+            raise ValueError(f"X has {kept.sum()} rows without missing values; a fit needs at least 2.")
+        log.info("%d rows with missing inputs are left out", np.sum(~kept))
+        return X[kept], kept
+
+    def inputs(self, X) -> np.ndarray:
+        """Return the numbers (N, D) that the model sees, in the user's units; NaN in a row to be dropped."""
+        missing = self._fitted().config_.missing
+        values = self._validated(missing, X, dtype=np.float64, reset=False)
+        return filled(np.asarray(values), missing, self.means_)
+
+    def layer_marginals(self, X) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return mean and standard deviation (N, units) of every layer's function, in the model's own units."""
+        flat = self._over_rows(predictions.layers, X)
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def sample_functions(self, n: int, random_state: Any = 0, *, prior: bool = False) -> FunctionDraws:
+        """Return n functions from the posterior, or the prior: a draw gives the same values whenever it is asked.
+
+        >>> functions = model.sample_functions(100)                                              # doctest: +SKIP
+        >>> functions(X).shape, functions.layers(X)[0].shape                                     # doctest: +SKIP
+        ((500, 100), (500, 3, 100))
+        """
+        model, key = self._fitted().model_, jax.random.key(seed_of(random_state))
+        functions = predictions.sample_functions(model, n, key=key, prior=prior)
+        return FunctionDraws(functions, self._inputs, self._in_units)
+
+    def outside_fraction(self, X) -> list[float]:
+        """Return the share of each layer's inputs outside the interval of its Fourier features."""
+        return self._diagnose(diagnostics.outside_fraction, X)
+
+    def residual_fraction(self, X) -> list[float]:
+        """Return the share of each layer's prior variance that its features cannot represent; near 0 is good."""
+        return self._diagnose(diagnostics.residual_fraction, X)
+
+    def _diagnose(self, compute: Callable, X) -> list[float]:
+        Z, gaps = self._inputs(X)
+        Z = Z[~gaps][:DIAGNOSED_ROWS]
+        with jax.enable_x64(True):
+            key = jax.random.key(self.config_.random_state)
+            return [float(share) for share in quickly_compiled(compute)(self.model_, key, jnp.asarray(Z))]
+
+    def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+        Z, gaps = self._inputs(X)
+        with jax.enable_x64(True):
+            key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
+            draws = num_samples if self.model_.hidden_widths else 1
+            parts = predictions.over_rows(
+                lambda *chunk: compute(self.model_, key, num_samples, *chunk), Z, *others, draws=draws
+            )
+        return tuple(with_missing_rows(part, gaps) for part in parts)
+
+    def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:
+        """Return the bound of the rows without gaps, and their targets."""
+        Z, gaps = self._inputs(X)
+        with jax.enable_x64(True):
+            key = jax.random.fold_in(jax.random.key(self.config_.random_state), n_samples)
+            return float(predictions.bound(self.model_, key, n_samples, Z[~gaps], Y[~gaps])), Y[~gaps]
+
+    def _draws(self, X, n_samples: int, random_state: Any, offset: np.ndarray) -> np.ndarray:
+        """Return draws of the targets (draws, N, P), in the model's units."""
+        Z, gaps = self._inputs(X)
+        with jax.enable_x64(True):
+            key = jax.random.key(seed_of(random_state))
+            return with_missing_rows(predictions.observations(self.model_, key, n_samples, Z, offset), gaps)
+
+    def _inputs(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """Return scaled inputs, and which rows are to be dropped; those are zeros."""
+        values = self.inputs(X)
+        gaps = np.asarray(np.isnan(values).any(axis=1))
+        scaled = np.clip(self.x_scaling_(values), -FAR_AWAY, FAR_AWAY).astype(self.config_.dtype)
+        return np.where(gaps[:, None], np.zeros_like(scaled), scaled), gaps
+
+    def _validated(self, missing: str, X, *y: Any, **settings: Any) -> Any:
+        """Return inputs as numbers, and targets, as scikit-learn takes them; inputs may be NaN unless refused."""
+        X = self._columns(X)
+        if missing == "error" and hasattr(X, "columns"):
+            counts = {str(name): count_missing(np.asarray(X[name])) for name in X.columns}
+            if any(counts.values()):
+                raise ValueError(missing_values_message(counts))
+        return validate_data(self, X, *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings)
+
+    def _columns(self, X) -> Any:
+        """Return the inputs as numbers, where X is a frame whose columns are something else."""
+        if self.encoder_ is None or not hasattr(X, "columns"):
+            return X
+        return self.encoder_.encode(encoding().as_frame(X))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted estimator to one safetensors file, which `load` reads again."""
+        self._fitted()
+        structure, arrays = described(self.model_)
+        arrays |= {"history_.loss": self.history_.loss}
+        arrays |= {"x_scaling_.shift": self.x_scaling_.shift, "x_scaling_.scale": self.x_scaling_.scale}
+        arrays |= {} if self.means_ is None else {"means_": self.means_}
+        config = self.config_
+        about = {
+            "estimator": type(self).__name__,
+            "parameters": {**self.get_params(), "random_state": config.random_state},
+            "config": asdict(config),
+            "plan": asdict(self.plan_),
+            "structure": structure,
+            "history": {**asdict(self.history_), "loss": None},
+            "inputs": [str(name) for name in getattr(self, "feature_names_in_", ())],
+            "target": self.target_,
+            "exposure": [self.exposed_, self.exposure_],
+            "encoder": self.encoder_ and self.encoder_.to_json(),
+        }
+        of_targets, about_targets = self._target_state()
+        files.write(path, "estimator", arrays | of_targets, about | about_targets)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Self:
+        """Return the estimator that `save` wrote; its predictions are the same to the last bit."""
+        arrays, about = files.read(path, "estimator")
+        kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
+        if about["estimator"] not in kinds:
+            raise ValueError(f"{path}: this is a {about['estimator']}, not a {cls.__name__}; load it as what it is.")
+        model = kinds[about["estimator"]](**tuples(about["parameters"]))
+        model.x_scaling_ = Affine(arrays["x_scaling_.shift"], arrays["x_scaling_.scale"])
+        model.means_ = arrays.get("means_")
+        model.config_ = Config(**tuples(about["config"]))
+        model.plan_ = Plan(**tuples(about["plan"]))
+        scores = [(step, value) for step, value in about["history"]["scores"]]
+        model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"], "scores": scores})
+        model.n_features_in_ = len(model.x_scaling_.shift)
+        if about["inputs"]:
+            vars(model)["feature_names_in_"] = np.array(about["inputs"], object)
+        model.target_, (model.exposed_, model.exposure_) = about["target"], about["exposure"]
+        model.encoder_ = about["encoder"] and encoding().Encoder.from_json(about["encoder"])
+        model._restore_targets(arrays, about)
+        with jax.enable_x64(True):
+            model.model_ = rebuilt(about["structure"], arrays)
+        return model
+
+    def _in_units(self, values: np.ndarray) -> np.ndarray:
+        """Return expectations of targets (N, P, ...) in the user's units."""
+        raise NotImplementedError
+
+    def _target_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return what `save` should keep about targets: arrays, and what JSON can express."""
+        raise NotImplementedError
+
+    def _restore_targets(self, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+        """Set what `_target_state` gave."""
+        raise NotImplementedError
+
+    def _fitted(self) -> Self:
+        check_is_fitted(self, "model_")
+        return self
+
+
+DeepGPEstimator.__init__.__signature__ = SIGNATURE  # type: ignore[attr-defined]  # which scikit-learn reads

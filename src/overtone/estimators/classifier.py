@@ -1,0 +1,125 @@
+"""Classification: arrays or frames in, probabilities out."""
+
+import os
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from overtone.autopilot.names import LIKELIHOODS, part
+from overtone.autopilot.train import Run
+from overtone.estimators.base import PRECISIONS, DeepGPEstimator
+from overtone.inference import predictions
+from overtone.tables.gaps import count_missing
+
+
+class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
+    """Classification by a deep Gaussian process, with probabilities that know what they do not know.
+
+    >>> import numpy as np
+    >>> from overtone.sklearn import DeepGPClassifier
+    >>> X = np.linspace(0, 10, 200)[:, None]
+    >>> model = DeepGPClassifier(max_steps=300).fit(X, np.where(np.sin(2 * X[:, 0]) > 0, "up", "down"))
+    >>> model.predict([[1.0]]), model.predict_proba([[1.0]]).shape
+    (array(['up'], dtype='<U4'), (1, 2))
+
+    The parameters are those of `DeepGPRegressor`; `classes_` are the labels in the order of the probabilities.
+    """
+
+    def fit(self, X, y, *, checkpoint: str | os.PathLike | None = None, stop: Callable[[], bool] | None = None) -> Self:
+        """Fit to inputs X (N, D) and labels y (N,); the rest is as for `DeepGPRegressor`."""
+        config = self._start_fit(X, y)
+        if config.likelihood != "auto" and not part(LIKELIHOODS, config.likelihood).classes:
+            raise ValueError(f"likelihood={config.likelihood!r} is for numbers; use DeepGPRegressor.")
+        X, y = self._validated(config.missing, X, _plain(y), dtype=list(PRECISIONS), ensure_min_samples=2)
+        check_classification_targets(y)
+        X, rows = self._complete(config, np.asarray(X))
+        self.classes_, place = np.unique(column_or_1d(y, warn=True)[rows], return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"all rows are of the class {self.classes_.tolist()[0]!r}; a fit needs at least two.")
+        likelihood = config.likelihood
+        if likelihood == "auto":
+            likelihood = "bernoulli" if len(self.classes_) == 2 else "softmax"
+        if likelihood == "bernoulli" and len(self.classes_) > 2:
+            raise ValueError(
+                f"likelihood='bernoulli' is for two classes, but y has {len(self.classes_)}; use 'softmax'."
+            )
+        Y = place.reshape(-1, 1).astype(np.float64)
+        run, why = Run(False, stop or (lambda: False), checkpoint), f"The target has {len(self.classes_)} classes."
+        return self._fit(config, X, Y, run, likelihood, why)
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Return the probability of each class (N, C), in the order of `classes_`."""
+        (found,) = self._over_rows(predictions.probabilities, X)
+        return found / found.sum(axis=1, keepdims=True)
+
+    def predict(self, X) -> np.ndarray:
+        """Return the most probable class of each row."""
+        return self._fitted().classes_[np.argmax(_decided(self.predict_proba(X)), axis=1)]
+
+    def log_predictive_density(self, X, y) -> np.ndarray:
+        """Return log p(y | x) of each row."""
+        return self._over_rows(predictions.log_density, X, self._targets(X, y))[0][:, 0]
+
+    def evaluate(self, X, y) -> dict[str, float]:
+        """Return `accuracy`, mean `log_density` of a label, and `brier`: the mean squared distance of probabilities."""
+        Y, found, density = self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y)
+        kept = ~np.isnan(density)
+        if not kept.any():
+            raise ValueError("X has no row without missing values; there is nothing to compare.")
+        Y, found, density = Y[kept], found[kept], density[kept]
+        right = Y == np.arange(len(self.classes_))
+        return {
+            "rows": len(Y),
+            "accuracy": float(np.mean(np.argmax(found, axis=1) == Y[:, 0])),
+            "log_density": float(np.mean(density)),
+            "brier": float(np.mean(np.sum((found - right) ** 2, axis=1))),
+        }
+
+    def elbo(self, X, y, n_samples: int = 64) -> float:
+        """Return the evidence lower bound of all rows, by fresh draws of the hidden layers."""
+        return self._bound(X, self._targets(X, y), n_samples)[0]
+
+    def sample_y(self, X, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+        """Return draws of labels at the rows of X (N, n_samples), of one function for all rows of a draw."""
+        draws = self._draws(X, n_samples, random_state, np.zeros((1, 1), self._fitted().config_.dtype))
+        return self.classes_[_decided(draws[..., 0].T).astype(int)]
+
+    def _targets(self, X, y) -> np.ndarray:
+        y, classes = column_or_1d(_plain(y)), self._fitted().classes_
+        check_consistent_length(X, y)
+        if unknown := set(np.unique(y).tolist()) - set(classes.tolist()):
+            raise ValueError(f"y has the class {unknown.pop()!r}, which the model was not fitted to.")
+        return np.searchsorted(classes, y).reshape(-1, 1).astype(self.config_.dtype)
+
+    def _in_units(self, values):
+        return values
+
+    def _target_state(self):
+        return {}, {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
+
+    def _restore_targets(self, arrays, about):
+        self.classes_ = np.array(about["classes"], np.dtype(about["classes_dtype"]))
+
+
+def _decided(found: np.ndarray) -> np.ndarray:
+    """Return probabilities or draws, or raise an error where a row has no class because its inputs are missing."""
+    if num := int(np.isnan(found).any(axis=1).sum()):
+        raise ValueError(
+            f"X has {num} rows with missing values, for which this model (missing='drop') predicts no class; leave "
+            f"them out, or use predict_proba, which is NaN there."
+        )
+    return found
+
+
+def _plain(y: Any) -> Any:
+    """Return labels as an array of one type, or raise an error if some are missing."""
+    values = np.asarray(y)
+    if values.dtype != object or values.ndim != 1:
+        return y if values.ndim == 0 else values
+    if missing := count_missing(values):
+        raise ValueError(f"y has {missing} missing labels; leave such rows out.")
+    return values if any(isinstance(v, str) for v in values) else np.array(values.tolist())

@@ -1,0 +1,244 @@
+"""Regression: arrays or frames in, predictions in the user's units out."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_consistent_length
+
+from overtone.autopilot.names import LIKELIHOODS, part
+from overtone.autopilot.train import Run
+from overtone.estimators.arguments import checked_scaling, name_of
+from overtone.estimators.base import PRECISIONS, DeepGPEstimator
+from overtone.gp.maps import Affine, standardise
+from overtone.inference import predictions
+
+MAX_MEAN_COUNT = 10.0  # counts of at most this mean are better taken as counts
+
+
+class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
+    """Regression by a deep Gaussian process with Fourier features, or one of its three rivals.
+
+    >>> import numpy as np
+    >>> from overtone.sklearn import DeepGPRegressor
+    >>> X = np.linspace(0, 10, 200)[:, None]
+    >>> model = DeepGPRegressor(max_steps=300).fit(X, np.sign(np.sin(X[:, 0])))
+    >>> mean, std = model.predict(X, return_std=True)
+    >>> mean.shape, std.shape
+    ((200,), (200,))
+
+    The parameters are those of `overtone.autopilot.config.Config`, which explains each; `verbose=True` shows a
+    progress bar. Inputs and targets are scaled inside; results come back in the user's units. A pandas or polars frame
+    may have columns of dates and of a few words, which become numbers as `overtone.tables.encode` says. With
+    `missing="drop"`, results are NaN in rows that lack inputs, and scores leave such rows out.
+
+    Attributes: `model_` (the fitted `overtone.DeepGP`), `history_` (the loss at each step), `config_` (what was asked),
+    `plan_` (what was decided, and why), `n_features_in_`, `feature_names_in_`, and the scalings `x_scaling_` and
+    `y_scaling_`.
+    """
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(
+        self,
+        X,
+        y,
+        *,
+        exposure=None,
+        checkpoint: str | os.PathLike | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Self:
+        """Fit to inputs X (N, D) and targets y, (N,) or (N, P); of several targets, some values may be missing (NaN).
+
+        exposure: of counts, the length of time, the area and so on (N,) in which they were counted.
+        checkpoint: a folder to which training writes what it knows, every few seconds; a fit with the same settings and
+            data that was killed goes on from there, to the same result. stop: training ends once this returns True.
+        """
+        config = self._start_fit(X, y)
+        if config.likelihood != "auto" and part(LIKELIHOODS, config.likelihood).classes:
+            raise ValueError(f"likelihood={config.likelihood!r} is for classes; use DeepGPClassifier.")
+        X, Y = self._checked(config.missing, X, y, reset=True, dtype=list(PRECISIONS))
+        self.single_output_ = np.asarray(y).ndim == 1
+        self.exposed_, self.exposure_ = exposure is not None, name_of(exposure)
+        check_consistent_length(Y, exposure)
+        X, rows = self._complete(config, X)
+        Y, exposure = Y[rows], None if exposure is None else np.asarray(exposure)[rows]
+        if (empty := np.isnan(Y).all(axis=0)).any():
+            raise ValueError(f"column {int(np.argmax(empty))} of y has no value at all; leave it out.")
+        free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
+        likelihood = "poisson" if free and (exposure is not None or _small_counts(Y)) else config.likelihood
+        counts = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts
+        if exposure is not None and not counts:
+            raise ValueError(f"an exposure belongs to counts; got likelihood={config.likelihood!r}, not 'poisson'.")
+        standard = checked_scaling("y", standardise, Y)
+        self.y_scaling_ = Affine(0 * standard.shift, np.ones_like(standard.scale)) if counts else standard
+        self.y_spread_ = standard.scale
+        run = Run(False, stop or (lambda: False), checkpoint)
+        why = "The targets are small whole numbers with zeros among them, or have an exposure: counts."
+        return self._fit(config, X, self._packed(Y, exposure, counts), run, likelihood, why)
+
+    def predict(self, X, return_std: bool = False, *, exposure=None):
+        """Return the predictive mean of y; with `return_std=True` the pair (mean, standard deviation)."""
+        mean, std = self._over_rows(predictions.moments, X, self._offset(X, exposure))
+        mean = self._shape(self.y_scaling_.inverse(mean))
+        return (mean, self._shape(std * self.y_scaling_.scale)) if return_std else mean
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Return R^2 of the predictive mean, over the rows that have one."""
+        mean, y, there = np.asarray(self.predict(X)), np.asarray(y), ~self._inputs(X)[1]
+        weight = None if sample_weight is None else np.asarray(sample_weight)[there]
+        return float(r2_score(y[there], mean[there], sample_weight=weight))
+
+    def predict_quantiles(self, X, levels: Sequence[float] = (0.05, 0.5, 0.95), *, exposure=None) -> np.ndarray:
+        """Return quantiles of the predictive distribution of y, of shape (levels, N) or (levels, N, P)."""
+        shares = np.asarray(levels, self._fitted().config_.dtype)
+        if shares.ndim != 1 or not np.all((shares > 0) & (shares < 1)):
+            raise ValueError(f"levels must be a list of numbers between 0 and 1; got {levels!r}.")
+
+        def compute(model, key, num_samples, X, offset):
+            return predictions.quantiles(model, key, num_samples, shares, X, offset)
+
+        (values,) = self._over_rows(compute, X, self._offset(X, exposure))
+        return self._shape(self.y_scaling_.inverse(values))
+
+    def log_predictive_density(self, X, y, *, exposure=None) -> np.ndarray:
+        """Return log p(y | x) of each row in the user's units, summed over the outputs that are known: shape (N,)."""
+        Y = self._targets(X, y, exposure)
+        (values,) = self._over_rows(predictions.log_density, X, Y)
+        known = ~np.isnan(Y[:, : values.shape[1]])  # and NaN is left where inputs are missing
+        return np.sum(np.where(known, values - np.log(self.y_scaling_.scale), 0.0), axis=1)
+
+    def predictive_cdf(self, X, y, *, exposure=None) -> np.ndarray:
+        """Return P(Y < y) of each row, (N,) or (N, P): uniform between 0 and 1 where predictions are honest.
+
+        Of counts, a number between P(Y < y) and P(Y <= y), the same in every call.
+        """
+        return self._shape(self._scores(X, y, exposure)[3])
+
+    def evaluate(self, X, y, *, exposure=None) -> dict[str, float]:
+        """Return how good the predictions of y are, in the user's units, over all rows and outputs that are known.
+
+        `rmse`; `standardised_rmse`, in standard deviations of the training targets; the mean `log_density` of a row;
+        the mean `crps`; and shares `coverage_50`, `_80`, `_95` of values inside the central intervals of each level.
+        """
+        return self._metrics(self._scores(X, y, exposure))
+
+    def evaluate_outputs(self, X, y, *, exposure=None) -> list[dict[str, float]]:
+        """Return what `evaluate` says, for each output by itself."""
+        scores = self._scores(X, y, exposure)
+        return [self._metrics(scores, [output]) for output in range(len(self.y_scaling_.shift))]
+
+    def _metrics(self, scores: tuple[np.ndarray, ...], outputs: Any = slice(None)) -> dict[str, float]:
+        Y, mean, density, below, crps = (part[:, outputs] for part in scores)
+        known = ~np.isnan(Y)
+        if not known.any():
+            raise ValueError("there is no row with both inputs and targets; there is nothing to compare.")
+        scale, rows = self.y_scaling_.scale[outputs], int(known.any(axis=1).sum())
+        miss, covered = (mean - Y) * scale, np.abs(below[known] - 0.5)
+        return {
+            "rows": rows,
+            "rmse": float(np.sqrt(np.mean(miss[known] ** 2))),
+            "standardised_rmse": float(np.sqrt(np.mean((miss / self.y_spread_[outputs])[known] ** 2))),
+            "log_density": float(np.sum((density - np.log(scale))[known]) / rows),
+            "crps": float(np.mean((crps * scale)[known])),
+            **{f"coverage_{level}": float(np.mean(covered < level / 200)) for level in (50, 80, 95)},
+        }
+
+    def _scores(self, X, y, exposure) -> tuple[np.ndarray, ...]:
+        """Return targets (N, P) in the model's units, NaN where inputs are missing too, and their scores."""
+        Y, num_outputs = self._targets(X, y, exposure), len(self.y_scaling_.shift)
+        mean, density, below, crps = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure))
+        if self.likelihood_.counts:
+            below = below + (np.random.default_rng(0).random(below.shape) - 0.5) * np.exp(density)
+        gaps = self._inputs(X)[1][:, None]
+        return np.where(gaps, np.nan, Y[:, :num_outputs].astype(np.float64)), mean, density, below, crps
+
+    def elbo(self, X, y, n_samples: int = 64, *, exposure=None) -> float:
+        """Return the evidence lower bound of all rows in the user's units, by fresh draws of the hidden layers."""
+        bound, Y = self._bound(X, self._targets(X, y, exposure), n_samples)
+        num_known = np.sum(~np.isnan(Y[:, : len(self.y_scaling_.shift)]), axis=0)
+        return bound - float(np.sum(num_known * np.log(self.y_scaling_.scale)))
+
+    def sample_y(self, X, n_samples: int = 1, random_state: Any = 0, *, exposure=None) -> np.ndarray:
+        """Return draws of y at the rows of X, of shape (N, n_samples) or (N, P, n_samples).
+
+        The rows of one draw belong together: they are values of one function, plus noise.
+        """
+        draws = self._draws(X, n_samples, random_state, self._offset(X, exposure))
+        return self._shape(np.moveaxis(self.y_scaling_.inverse(draws), 0, -1), axis=1)
+
+    def _checked(self, missing: str, X, y: Any, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return inputs and targets (N, P) as arrays; several targets may have gaps, which validation does not see."""
+        gaps, values = None, np.asarray(y)
+        if values.ndim == 2:
+            nullable = values.dtype == object and hasattr(y, "to_numpy")
+            y = y.to_numpy(dtype=float, na_value=np.nan) if nullable else values.astype(np.float64)
+            gaps = np.isnan(y)
+            y = np.where(gaps, 0.0, y)
+        settings |= {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if settings["reset"] else 1}
+        X, y = self._validated(missing, X, y, **settings)
+        Y = np.asarray(y, np.float64).reshape(len(y), -1)
+        return np.asarray(X), Y if gaps is None else np.where(gaps, np.nan, Y)
+
+    def _targets(self, X, y, exposure=None) -> np.ndarray:
+        """Return targets as the model was trained on."""
+        _, Y = self._fitted()._checked(self.config_.missing, X, y, reset=False, dtype=np.float64)
+        num_outputs = len(self.y_scaling_.shift)
+        if Y.shape[1] != num_outputs:
+            raise ValueError(f"y has {Y.shape[1]} outputs, but the model was fitted to {num_outputs}.")
+        return self._packed(Y, exposure, self.likelihood_.counts).astype(self.config_.dtype)
+
+    def _packed(self, Y: np.ndarray, exposure, counts: bool) -> np.ndarray:
+        """Return standardised targets; or counts, with the logs of their exposures."""
+        if not counts:
+            return self.y_scaling_(Y)
+        known = Y[~np.isnan(Y)]
+        if odd := known[(known < 0) | (known != np.floor(known))][:1].tolist():
+            raise ValueError(f"counts are whole numbers and not negative; y has {odd[0]:g}. Use another likelihood.")
+        if exposure is None and self.exposed_:
+            raise ValueError("this model was fitted to counts with an exposure; give the exposure of these rows too.")
+        return np.concatenate([Y, np.repeat(_log_exposure(exposure, len(Y)), Y.shape[1], axis=1)], axis=1)
+
+    def _offset(self, X, exposure) -> np.ndarray:
+        """Return what is added to the functions at each row, (N, 1)."""
+        if exposure is not None and not self.likelihood_.counts:
+            raise ValueError("an exposure belongs to counts, and this model was fitted to something else.")
+        num = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
+        return _log_exposure(exposure, num).astype(self._fitted().config_.dtype)
+
+    def _in_units(self, values):
+        scale, shift = (part[:, None] for part in (self.y_scaling_.scale, self.y_scaling_.shift))
+        return self._shape(values * scale + shift, axis=1)
+
+    def _target_state(self):
+        arrays = {"y_scaling_.shift": self.y_scaling_.shift, "y_scaling_.scale": self.y_scaling_.scale}
+        return arrays | {"y_spread_": self.y_spread_}, {"single_output": self.single_output_}
+
+    def _restore_targets(self, arrays, about):
+        self.y_scaling_ = Affine(arrays["y_scaling_.shift"], arrays["y_scaling_.scale"])
+        self.y_spread_, self.single_output_ = arrays["y_spread_"], about["single_output"]
+
+    def _shape(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
+        return values.squeeze(axis) if self.single_output_ else values
+
+
+def _small_counts(Y: np.ndarray) -> bool:
+    """Return whether targets are whole numbers with zeros among them, not negative, more than two, small on average."""
+    known = Y[~np.isnan(Y)]
+    whole = np.all((known >= 0) & (known == np.floor(known)))
+    return bool(whole and known.min() == 0 and known.mean() <= MAX_MEAN_COUNT and len(np.unique(known)) > 2)
+
+
+def _log_exposure(exposure, num: int) -> np.ndarray:
+    if exposure is None:
+        return np.zeros((num, 1))
+    values = np.asarray(exposure, np.float64).reshape(-1)
+    if values.shape != (num,) or not np.all(np.isfinite(values) & (values > 0)):
+        raise ValueError(f"exposure must be {num} positive numbers, one for each row.")
+    return np.log(values)[:, None]

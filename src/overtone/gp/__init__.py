@@ -1,0 +1,1 @@
+"""Deep Gaussian processes: kernels, inducing features, posteriors, likelihoods, layers, models, predictions."""

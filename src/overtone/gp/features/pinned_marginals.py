@@ -1,0 +1,159 @@
+"""Marginals of a layer with pinned Fourier features, in O(M) for each row, for variance 1 on [0, 1].
+
+With z = (L v1, B v2, v3), the function that the whitened variables v stand for is
+    inside:    (amplitude v2) . phi(x) + (z1 - z2) . c(x - a) + z3 . third(x),
+    before a:  z1 . c(a - x), odd derivatives with the other sign,
+    after b:   E[s(b) | v] . c(x - b).
+So under q its mean is a trigonometric polynomial plus a few extrapolations e(x) = (c, third), and its variance a
+polynomial of twice the degree, polynomials times e, and a quadratic form of e.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from overtone.gp.features.base import nonnegative
+from overtone.gp.features.ends import Ends, signs, unit_kernel
+from overtone.gp.features.fourier import edge
+from overtone.gp.kernels import AbstractMatern
+from overtone.gp.variational import AbstractGaussian
+from overtone.numerics.quadratic import quadratic_forms, sum_of_diagonal
+from overtone.numerics.trigpoly import evaluate
+
+
+class Place(eqx.Module):
+    """Where inputs lie in [0, 1], and how far beyond it, both in units of b - a; rho = lam (b - a)."""
+
+    position: Float[Array, " N"]
+    beyond: Float[Array, " N"]
+    rho: Float[Array, ""]
+
+
+class Forms(eqx.Module):
+    """A covariance of v, for each output, in the terms of the above."""
+
+    squares: Float[Array, "P M4"]  # of amplitude v2: a polynomial
+    crossed: Float[Array, "P e M2"]  # of amplitude v2 with (z1 - z2, z3), or with z1 - z2 alone: polynomials
+    gram: Float[Array, "P three three"]  # of z
+
+
+def pinned_marginals(
+    kind: type[AbstractMatern], ends: Ends, place: Place, q: AbstractGaussian
+) -> tuple[Float[Array, "P N"], Float[Array, "P N"], Float[Array, " N"]]:
+    """Return the mean of f(x) under q, which has one block, its variance from q, and the prior variance left."""
+    size, dtype, rho = kind.order + 1, place.rho.dtype, place.rho
+    L = np.linalg.cholesky(kind.state_correlation).astype(dtype)
+    m1, m2, m3 = _split(q.mean[0].T, size)
+    mean, forms = jnp.concatenate([L @ m1, ends.B @ m2, m3]), _forms(L, ends, q)
+
+    low = m2.T * ends.amplitude, ends.B * ends.amplitude, forms.crossed.reshape(-1, len(ends.amplitude))
+    squares, (means, h, crossed) = evaluate(forms.squares, low, place.position)
+
+    # The extrapolations, and the maps from z to their coefficients.
+    distances = place.position, 1 - place.position, jnp.abs(place.beyond)
+    from_a, from_b, outside = (unit_kernel(kind, dtype).extrapolation(rho * r) for r in distances)
+    inside = (place.beyond == 0).astype(dtype)
+    third = ends.third @ jnp.concatenate([from_a, from_b, h])
+    near = inside * jnp.concatenate([from_a, third])
+    before, after = outside * (place.beyond < 0), outside * (place.beyond > 0)
+    eye, zero = np.eye(size, dtype=dtype), np.zeros((size, size), dtype)
+    first = np.block([[signs(kind.order)[:, None].astype(dtype) * eye, zero, zero]])
+    parts = (np.block([[eye, -eye, zero], [zero, zero, eye]]), near), (first, before), (ends.after, after)
+
+    # Under q and, as the last of the forms, under the prior.
+    prior = _block_diagonal(L @ L.T, ends.BB, eye)
+    grams = jnp.concatenate([forms.gram, prior[None]])
+    none = jnp.zeros((), dtype)
+    values = sum((_quadratic(T @ grams @ T.T, e) for T, e in parts), start=none)
+    crossed = crossed.reshape(len(squares), -1, len(inside))
+    spread = inside * squares + values[:-1] + 2 * _inner(crossed, near[: crossed.shape[1]])
+    # |amplitude phi|^2 is a constant, since a cosine and its sine have the same amplitude.
+    constant = jnp.sum(ends.amplitude[: len(ends.amplitude) // 2 + 1] ** 2)
+    explained = inside * constant + values[-1] - 2 * _inner(h[None], near[:size])[0]
+    mean = inside * means + sum(((T @ mean).T @ e for T, e in parts), start=none)
+    return mean, nonnegative(spread), nonnegative(1 - explained)
+
+
+def _forms(L: np.ndarray, ends: Ends, q: AbstractGaussian) -> Forms:
+    factor = None if q.factor is None else _forms_of_factor(L, ends, *q.factor, q.triangular)
+    diagonal = None if q.variances is None else _forms_of_diagonal(L, ends, q.variances[0])
+    if diagonal is None or factor is None:
+        found = factor or diagonal
+        assert found is not None
+        return found
+    padded = jnp.concatenate([diagonal.crossed, jnp.zeros_like(diagonal.crossed)], axis=1)
+    diagonal = eqx.tree_at(lambda forms: forms.crossed, diagonal, padded)
+    return jax.tree.map(jnp.add, diagonal, factor)
+
+
+def _forms_of_factor(
+    L: np.ndarray, ends: Ends, U: Float[Array, "1 K P rank"], weights: Float[Array, "1 P rank"], triangular: bool
+):
+    """S = U diag(weights) U^T."""
+    size, num = len(L), U.shape[1]
+    # z = scale * readout (amplitude U), where the frequencies in B are 0, 1, 2, ... times the step.
+    readout = np.zeros((3 * size, num), L.dtype)
+    readout[:size, :size] = L
+    readout[size : 2 * size, size:-size] = edge(np.arange((num - 2 * size) // 2 + 1, dtype=L.dtype), size - 1)
+    readout[2 * size :, -size:] = np.eye(size)
+    one = np.ones(size, L.dtype)
+    amplitude = jnp.concatenate([one, ends.amplitude, one])
+    scale = jnp.concatenate([one, ends.step ** np.arange(size), one])
+    squares, crossed = quadratic_forms(size, readout, amplitude, weights[0], U[0], triangular)
+    crossed = crossed * scale
+    gram = jnp.einsum("ik,kpj->pij", readout, crossed) * scale[:, None]
+    with_1, with_2, with_3 = jnp.split(jnp.moveaxis(crossed[size:-size], 0, -1), 3, axis=1)
+    return Forms(squares, jnp.concatenate([with_1 - with_2, with_3], axis=1), gram)
+
+
+def _forms_of_diagonal(L: np.ndarray, ends: Ends, s: Float[Array, "P K"]):
+    """S = diag(s). As v3 is independent of the rest, it has no part in `crossed`."""
+    s1, s2, s3 = (part.T for part in _split(s.T, len(L)))
+    weighted = s2 * ends.amplitude
+    gram = jax.vmap(lambda s1, s2, s3: _block_diagonal((L * s1) @ L.T, (ends.B * s2) @ ends.B.T, jnp.diag(s3)))
+    return Forms(sum_of_diagonal(weighted * ends.amplitude), -ends.B * weighted[:, None], gram(s1, s2, s3))
+
+
+def _split(V: Float[Array, "K *R"], size: int):
+    """The rows of v1, v2 and v3."""
+    return V[:size], V[size : len(V) - size], V[len(V) - size :]
+
+
+def _block_diagonal(*blocks) -> Float[Array, "three three"]:
+    return jax.scipy.linalg.block_diag(*blocks)
+
+
+@jax.custom_vjp
+def _quadratic(form: Float[Array, "R e e"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
+    """e^T form e for symmetric forms."""
+    return _quadratic_forward(form, e)[0]
+
+
+def _quadratic_forward(form, e):
+    applied = (form.reshape(-1, len(e)) @ e).reshape(len(form), *e.shape)
+    return _inner(applied, e), (applied, e)
+
+
+def _quadratic_backward(saved, gradient):
+    applied, e = saved
+    by_form = ((gradient[:, None] * e).reshape(-1, e.shape[1]) @ e.T).reshape(len(gradient), len(e), len(e))
+    return by_form, 2 * sum(gradient[i] * applied[i] for i in range(len(gradient)))
+
+
+_quadratic.defvjp(_quadratic_forward, _quadratic_backward)
+
+
+@jax.custom_vjp
+def _inner(a: Float[Array, "R e N"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
+    """sum_i a[:, i] e[i]: added up one by one, which is far quicker than a reduction over so few."""
+    return sum((a[:, i] * e[i] for i in range(1, len(e))), start=a[:, 0] * e[0])
+
+
+def _inner_backward(saved, gradient):
+    a, e = saved
+    return gradient[:, None] * e, sum(gradient[i] * a[i] for i in range(len(gradient)))
+
+
+_inner.defvjp(lambda a, e: (_inner(a, e), (a, e)), _inner_backward)

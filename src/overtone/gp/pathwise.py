@@ -1,0 +1,138 @@
+"""Draws of whole functions: the same draw gives the same values wherever and whenever it is evaluated.
+
+A draw from the prior of a layer is f = phi(x)^T w with w ~ N(0, I), where phi are finer features than the layer's own,
+so fine that what is left unexplained is next to nothing; for features without finer ones, random waves. The layer's
+whitened variables of that draw are R w, and Matheron's rule (Wilson et al. 2020) makes of it a draw from the posterior,
+    f(x) = A(x)^T (v - R w) + phi(x)^T w,   v ~ q(v).
+What is left, and the noise between layers, is white: a number for each x, drawn from a hash of its digits.
+"""
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from overtone.gp.features.base import AbstractInducingFeatures
+from overtone.gp.kernels import AbstractKernel, AbstractStationary
+from overtone.gp.layers import AbstractLayer, Layer, SumOfLayers
+from overtone.gp.model import DeepGP
+from overtone.numerics.params import unwrap
+
+WAVES, DRAWS_AT_ONCE = 2000, 8
+
+
+class Finer(eqx.Module):
+    """Finer features of the same kind, whitened."""
+
+    features: AbstractInducingFeatures
+
+    def __call__(self, kernel: AbstractKernel, H: Float[Array, "N J"]) -> Float[Array, "K N"]:
+        return self.features.whitened(kernel, H)
+
+    def unexplained(self, kernel: AbstractKernel, phi: Float[Array, "K N"], H: Float[Array, "N J"]):
+        return self.features.unexplained(kernel, phi, H)
+
+
+class RandomWaves(eqx.Module):
+    """sqrt(2 variance / K) (cos(w x), sin(w x)), w from the spectral density: random Fourier features."""
+
+    frequencies: Float[Array, "half J"]
+
+    def __call__(self, kernel: Any, H: Float[Array, "N J"]) -> Float[Array, "K N"]:
+        phase = self.frequencies @ H.T
+        scale = jnp.sqrt(kernel.variance / len(self.frequencies))
+        return scale * jnp.concatenate([jnp.cos(phase), jnp.sin(phase)])
+
+    def unexplained(self, kernel: Any, phi: Float[Array, "K N"], H: Float[Array, "N J"]):
+        return jnp.maximum(kernel.diag(H) - jnp.sum(phi**2, axis=0), 0.0)
+
+
+class LayerPath(eqx.Module):
+    """A draw of a layer's P functions."""
+
+    basis: Finer | RandomWaves
+    v: Float[Array, "P M"]
+    w: Float[Array, "P K"]
+    key: PRNGKeyArray
+
+    def __call__(self, layer: Any, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        Z, H = layer.at(X)
+        A, phi = layer.features.whitened(layer.kernel, H), self.basis(layer.kernel, H)
+        std = jnp.sqrt(self.basis.unexplained(layer.kernel, phi, H) + layer.noise)
+        return layer.mean_function(Z) + (self.v @ A + self.w @ phi).T + std[:, None] * self._white(X)
+
+    def _white(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        """Return standard normal numbers that depend on nothing but the rows themselves."""
+        digits = jax.lax.bitcast_convert_type((X + 0.0).astype(jnp.float32), jnp.uint32)  # 0.0 makes no -0.0
+
+        def one(row):
+            key, _ = jax.lax.scan(lambda key, digit: (jax.random.fold_in(key, digit), None), self.key, row)
+            return jax.random.normal(key, (len(self.v),), X.dtype)
+
+        return jax.vmap(one)(digits)
+
+
+class SumOfPaths(eqx.Module):
+    """Draws of all layers of a sum."""
+
+    parts: tuple[Any, ...]
+
+    def __call__(self, layer: Any, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        return reduce(add, (path(part, X) for path, part in zip(self.parts, layer.parts, strict=True)))
+
+
+def draw_path(layer: AbstractLayer, key: PRNGKeyArray, prior: bool) -> LayerPath | SumOfPaths:
+    """Return a draw from the posterior of an unwrapped layer, or from its prior."""
+    if isinstance(layer, SumOfLayers):
+        keys = jax.random.split(key, len(layer.parts))
+        return SumOfPaths(tuple(draw_path(part, k, prior) for part, k in zip(layer.parts, keys, strict=True)))
+    return _draw_path(layer.main, key, prior)
+
+
+def _draw_path(layer: Layer, key: PRNGKeyArray, prior: bool) -> LayerPath:
+    basis_key, v_key, w_key, row_key = jax.random.split(key, 4)
+    features, kernel, num_outputs = layer.features, layer.kernel, layer.num_outputs
+    finer, dtype = features.finer(), layer.q.mean.dtype
+    if finer is not None:
+        basis = Finer(finer)
+        w = jax.random.normal(w_key, (num_outputs, finer.num_features), dtype)
+        of_w = features.from_finer(kernel, finer, w)
+    elif isinstance(kernel, AbstractStationary):
+        dims = features.functionals(lambda X: X.T).shape[1]
+        basis = RandomWaves(kernel.frequencies(basis_key, (WAVES, dims)))
+        w = jax.random.normal(w_key, (num_outputs, 2 * WAVES), dtype)
+        u = features.functionals(lambda X: basis(kernel, X))
+        of_w = w @ features.Kuu(kernel).whiten(u).T
+    else:
+        raise TypeError(f"functions of a {type(kernel).__name__} kernel need features that have finer ones.")
+    v = of_w if prior else jnp.swapaxes(layer.q.sample(v_key), 0, 1).reshape(num_outputs, -1)
+    return LayerPath(basis, v - of_w, w, row_key)
+
+
+def draw_paths(model: DeepGP, key: PRNGKeyArray, num: int, prior: bool) -> list[Any]:
+    """Return draws of the functions of all layers; arrays have a leading axis of length `num`."""
+    model, keys = unwrap(model), jax.random.split(key, (len(model.layers), num))
+    return [
+        eqx.filter_vmap(lambda k, layer=layer: draw_path(layer, k, prior))(layer_keys)
+        for layer, layer_keys in zip(model.layers, keys, strict=True)
+    ]
+
+
+def follow(model: DeepGP, paths: list[Any], X: Float[Array, "N D"]) -> tuple[Array, list[Array]]:
+    """Return what each draw expects of y, and its values in each layer: (..., draws, N, units)."""
+    model = unwrap(model)
+
+    def one(paths):
+        values, inputs, H = [], X, X
+        for layer, path in zip(model.layers, paths, strict=True):
+            inputs, H = H, path(layer, H)
+            values.append(H)
+        expected = model.likelihood_at(inputs[None]).predictive(H[None], jnp.zeros_like(H[None]))
+        return expected.mean(), values
+
+    arrays, static = eqx.partition(paths, eqx.is_array)
+    return jax.lax.map(lambda given: one(eqx.combine(given, static)), arrays, batch_size=DRAWS_AT_ONCE)

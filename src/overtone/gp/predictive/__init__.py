@@ -1,0 +1,1 @@
+"""Predictive distributions of targets: numbers, counts and classes."""

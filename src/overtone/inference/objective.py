@@ -1,0 +1,92 @@
+"""Objectives: what training maximises, and what is carried from step to step.
+
+An objective has three methods. `init` returns the model as it is trained and a first state; `loss` returns minus the
+objective per row for a batch, and the next state; `finish` sets what is known better in closed form. A new objective is
+one class, and `overtone.fit` takes it as it takes these.
+"""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from overtone.gp.likelihoods.base import expected_log_prob
+from overtone.gp.model import DeepGP
+from overtone.numerics.params import unwrap
+
+
+class Rows(NamedTuple):
+    """Inputs (N, D) and targets (N, Q): all rows, or those of a batch."""
+
+    X: Any
+    y: Any
+
+
+class AbstractObjective(eqx.Module):
+    """What training maximises."""
+
+    full_batch: eqx.AbstractClassVar[bool]  # does it need all rows at each step?
+
+    @abstractmethod
+    def init(self, model: DeepGP, data: Rows) -> tuple[DeepGP, Any]:
+        """Return the model as it is trained, and the state before the first step."""
+
+    @abstractmethod
+    def loss(self, model: DeepGP, state: Any, key: PRNGKeyArray, batch: Rows) -> tuple[Float[Array, ""], Any]:
+        """Return minus the objective per row, and the next state."""
+
+    def finish(self, model: DeepGP, state: Any, key: PRNGKeyArray, data: Rows | None = None) -> DeepGP:
+        """Return the trained model with what these rows, or the state alone, say in closed form."""
+        return model
+
+
+class KLWeights(eqx.Module):
+    """How much the divergence of hidden layers counts: from nothing to whole over some steps, addends less.
+
+    With other weights than 1 the objective bounds no evidence.
+    """
+
+    anneal_steps: int = eqx.field(static=True, default=0)
+    addends: float = eqx.field(static=True, default=1.0)  # of the further layers of a sum of layers
+
+    def hidden(self, model: DeepGP, step: Any, dtype: Any) -> Float[Array, ""]:
+        """Return the weighted divergence of the hidden layers of an unwrapped model."""
+        kl = sum((layer.kl(self.addends) for layer in model.layers[:-1]), start=jnp.zeros((), dtype))
+        return kl * jnp.minimum(1, step / self.anneal_steps).astype(dtype) if self.anneal_steps else kl
+
+
+class Progress(eqx.Module):
+    """The step, and the number of rows that batches stand for."""
+
+    step: Array
+    num_data: Array
+
+    @staticmethod
+    def start(data: Rows) -> "Progress":
+        dtype = data.X.dtype
+        return Progress(*map(jax.device_put, (np.zeros((), np.int32), np.asarray(len(data.X), dtype))))
+
+    def next(self) -> "Progress":
+        return Progress(self.step + 1, self.num_data)
+
+
+class Elbo(AbstractObjective):
+    """The evidence lower bound, with all of q trained by gradients: doubly stochastic variational inference."""
+
+    num_samples: int = eqx.field(static=True, default=1)
+    kl: KLWeights = KLWeights()
+    full_batch = False
+
+    def init(self, model, data):
+        return model, Progress.start(data)
+
+    def loss(self, model, state, key, batch):
+        model, (X, y) = unwrap(model), batch
+        inputs, mean, var = model.propagate(model.draw_noise(key, self.num_samples, X.shape[0]), X)[-1]
+        fit = jnp.sum(jnp.mean(expected_log_prob(model.likelihood_at(inputs), y, mean, var), axis=0)) / X.shape[0]
+        kl = self.kl.hidden(model, state.step, X.dtype) + model.layers[-1].kl() + model.likelihood.kl()
+        return kl / state.num_data - fit, state.next()

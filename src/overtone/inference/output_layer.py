@@ -1,0 +1,129 @@
+"""The output layer's posterior in closed form, from sums over rows.
+
+Given draws of its inputs, the optimal q(v) of the last layer has, with G = A^T its whitened features,
+    precision  Lam = I + mean_s G_s^T G_s / noise,      mean  Lam^-1 c,   c = mean_s G_s^T y / noise.
+Other likelihoods than the Gaussian take sites in place of rows (see `overtone.inference.sites`).
+The condition number of Lam is about N / noise, so this one system is solved in double precision.
+"""
+
+from functools import reduce
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from overtone.gp.likelihoods import Gaussian
+from overtone.gp.model import DeepGP
+from overtone.gp.variational import Full, MeanField
+from overtone.inference.sites import reference_noise, site_sums
+from overtone.numerics.compiling import quickly_compiled
+from overtone.numerics.linalg import cholesky_of_sums, one_by_one
+from overtone.numerics.params import Fixed, unwrap
+
+DRAWN_ROWS, CHUNK_ROWS = 8192, 2048  # rows times draws, at least, for the sums; rows at a time
+
+
+def statistics(
+    model: DeepGP,
+    key: PRNGKeyArray,
+    X: Float[Array, "N D"],
+    y: Float[Array, "N P"],
+    weights: Float[Array, " N"],
+    *,
+    num_samples: int,
+):
+    """Return A A^T (M, M), A y (P, M), |y|^2 (P,) and the residual, sums over rows, averaged over the hidden draws."""
+    model = unwrap(model)
+    inputs = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)[-1][0]
+    return sums_over_rows(model, inputs, y, weights)
+
+
+def sums_over_rows(model: DeepGP, inputs: Float[Array, "S N D"], y: Float[Array, "N P"], weights: Float[Array, " N"]):
+    """Return the same for given inputs of the output layer of an unwrapped model."""
+    layer, num_samples = model.output, len(inputs)
+    weights = jnp.tile(weights.astype(jax.dtypes.canonicalize_dtype(jnp.float64)) / num_samples, num_samples)
+    H, target = output_rows(model, inputs, y)
+    gram, projected, left = layer.features.normal_equations(layer.kernel, H, target, weights)
+    return gram, projected.T, weights @ target.astype(weights.dtype) ** 2, left
+
+
+def output_rows(model: DeepGP, inputs: Float[Array, "S N D"], y: Float[Array, "N P"]):
+    """Return what the output layer's features see, and what they have to explain: rows of all draws."""
+    Z, H = model.output.at(inputs.reshape(-1, inputs.shape[-1]))
+    return H, jnp.tile(y, (len(inputs), 1)) - model.output.mean_function(Z)
+
+
+def natural_parameters(gram, projected, noise):
+    """Return Lam (P, M, M) and c (P, M)."""
+    eye = jnp.eye(gram.shape[-1], dtype=gram.dtype)
+    return eye + gram / noise[:, None, None], projected / noise[:, None]
+
+
+def without_output(model: DeepGP) -> DeepGP:
+    """Return the model with the prior as q(v) of its output layer, not to be trained: sums over rows will say it."""
+    layer = model.output
+    dtype, size = unwrap(layer.q).mean.dtype, layer.features.num_features
+    prior = jax.tree.map(Fixed, MeanField.start((1, layer.num_outputs, size), 1.0, dtype))
+    return eqx.tree_at(lambda m: m.layers[-1].q, model, prior)
+
+
+def with_optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float[Array, "P M"]) -> DeepGP:
+    """Return what `with_output` does, as a part of a larger program."""
+    return eqx.tree_at(lambda m: m.layers[-1].q, model, optimal_output(model, gram, projected))
+
+
+def with_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float[Array, "P M"]) -> DeepGP:
+    """Return the model with the output layer's q(v) at its optimum for these sums."""
+    return eqx.tree_at(lambda m: m.layers[-1].q, model, quickly_compiled(optimal_output)(model, gram, projected))
+
+
+def optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float[Array, "P M"]) -> Full:
+    """Return the optimal q(v) of the output layer for these sums, jointly over all features.
+
+    Where rows differ in precision, it is relative to that of the usual noise, and outputs have their own matrices.
+    """
+
+    def optimum(Lam: Float[Array, "M M"], c: Float[Array, " M"]):
+        """Return the mean, and the Cholesky factor of the covariance."""
+        # Lam^-1 = J (J Lam J)^-1 J with J the reversal of rows: L^-T reversed twice is lower triangular.
+        flipped = cholesky_of_sums(Lam[::-1, ::-1], rounding)
+        eye = jnp.eye(len(Lam), dtype=Lam.dtype)
+        root = jax.scipy.linalg.solve_triangular(flipped, eye, lower=True, trans=1)[::-1, ::-1]
+        return root @ (root.T @ c), root
+
+    model = unwrap(model)
+    dtype = model.output.q.mean.dtype
+    rounding = float(jnp.finfo(dtype).eps)  # of the features, and so of their products
+    mean, root = one_by_one(optimum)(*natural_parameters(gram, projected, reference_noise(model)))
+    diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
+    unit = jnp.swapaxes(root / diagonal[:, None], 0, 1)
+    return Full(*(part[None].astype(dtype) for part in (mean, jnp.log(diagonal), unit)))
+
+
+def with_output_from_rows(model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) -> DeepGP:
+    """Return the model with the output layer's q(v) in closed form from these rows and many draws of their inputs."""
+    return with_output(model, *output_sums(model, key, X, y))
+
+
+def output_sums(model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) -> tuple:
+    """Return what the output layer's q(v) needs to know of the rows, from many draws of the hidden layers."""
+    rows, draws = min(len(X), CHUNK_ROWS), max(1, DRAWN_ROWS // len(X))
+    exact = isinstance(model.likelihood, Gaussian) and not np.isnan(y).any()
+
+    def sums(first: int):
+        index = np.arange(first, first + rows)  # the last chunk is filled up with rows of weight 0
+        chunk = tuple(a[np.minimum(index, len(X) - 1)] for a in (X, y))
+        weights = (index < len(X)).astype(float)
+        return _sums_of_chunk(model, jax.random.fold_in(key, first), chunk, weights, draws, exact)
+
+    return reduce(lambda a, b: jax.tree.map(np.add, a, b), map(sums, range(0, len(X), rows)))
+
+
+@quickly_compiled
+def _sums_of_chunk(model: DeepGP, key: PRNGKeyArray, rows: tuple, weights, num_samples: int, exact: bool):
+    X, y = rows
+    if exact:
+        return statistics(model, key, X, y, weights, num_samples=num_samples)[:2]
+    return site_sums(model, key, X, y, weights, num_samples)

@@ -1,0 +1,154 @@
+"""Prediction for any number of rows.
+
+Programs run on chunks of one size, so that memory is bounded, and nothing is compiled again for another number of rows.
+`predict`, `elbo` and `sample_functions` are for users of the library; estimators take the smaller programs below.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from overtone.gp import model as deep
+from overtone.gp.model import DeepGP, columns
+from overtone.gp.pathwise import draw_paths, follow
+from overtone.numerics.compiling import quickly_compiled
+from overtone.numerics.params import unwrap
+
+CHUNK_ROWS, CHUNK_PRODUCTS = (
+    256,
+    4096,
+)  # rows, and rows times draws, at most: more do not fit into the processor's cache
+
+
+def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int = 64, offset: Any = 0.0) -> Any:
+    """Return the predictive distribution of y at the rows of X (N, D): a `Mixture`, `Counts` or `Classes`.
+
+    Its methods (mean, std, cdf, quantile, log_prob and so on) return arrays of shape (N, P). An offset (N, 1) is added
+    to the functions, such as the log of an exposure.
+    """
+    with jax.enable_x64(True):
+        X = np.asarray(X, dtype_of(model))
+        offset = np.broadcast_to(np.asarray(offset, X.dtype), (len(X), 1))
+        draws = num_samples if model.hidden_widths else 1
+        return over_rows(lambda *chunk: _predict(model, key, num_samples, *chunk), X, offset, draws=draws)
+
+
+@quickly_compiled
+def _predict(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
+    return deep.predict(model, key, X, num_samples=num_samples, offset=offset)
+
+
+def elbo(model: DeepGP, data: tuple[Any, Any], *, key: PRNGKeyArray, num_samples: int = 64) -> float:
+    """Return the evidence lower bound of all rows (X, y), by fresh draws of the hidden layers."""
+    with jax.enable_x64(True):
+        dtype = dtype_of(model)
+        X, y = np.asarray(data[0], dtype), columns(data[1]).astype(dtype)
+        return float(bound(model, key, num_samples, X, y))
+
+
+class Functions(eqx.Module):
+    """Draws of a model's functions: the same draw gives the same values wherever and whenever it is asked."""
+
+    model: DeepGP
+    paths: list[Any]
+
+    def __call__(self, X: Any) -> np.ndarray:
+        """Return what each draw expects of y at the rows of X: (draws, N, P)."""
+        return self.layers(X)[0]
+
+    def layers(self, X: Any) -> tuple[np.ndarray, ...]:
+        """Return what each draw expects of y, then its values in each layer: (draws, N, units)."""
+
+        def compute(X):
+            expected, values = quickly_compiled(follow)(self.model, self.paths, X)
+            return expected, *values
+
+        with jax.enable_x64(True):
+            return over_rows(compute, np.asarray(X, dtype_of(self.model)))
+
+
+def sample_functions(model: DeepGP, num: int, *, key: PRNGKeyArray, prior: bool = False) -> Functions:
+    """Return draws of whole functions from the posterior, or from the prior."""
+    with jax.enable_x64(True):
+        return Functions(model, quickly_compiled(draw_paths)(model, key, num, prior))
+
+
+def dtype_of(model: DeepGP) -> Any:
+    """Return the precision of a model."""
+    return unwrap(model.output.q).mean.dtype
+
+
+def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) -> Any:
+    """Return compute(*arrays), a tree of arrays (..., N, P) of so many draws of hidden layers, by chunks of rows."""
+    rows, parts = max(1, min(CHUNK_ROWS, CHUNK_PRODUCTS // draws)), []
+    for first in range(0, len(arrays[0]), rows):
+        chunk = [a[first : first + rows] for a in arrays]
+        size = len(chunk[0])
+        padded = [np.concatenate([c, np.repeat(c[-1:], rows - size, axis=0)]) for c in chunk]
+        parts.append(jax.tree.map(lambda leaf, size=size: np.asarray(leaf)[..., :size, :], compute(*padded)))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-2), *parts)
+
+
+@quickly_compiled
+def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
+    """Return mean and standard deviation of y."""
+    distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
+    return distribution.mean(), distribution.std()
+
+
+@quickly_compiled
+def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X, offset):
+    """Return quantiles of y, of shape (levels, N, P)."""
+    distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
+    return (jax.vmap(distribution.quantile)(levels),)
+
+
+@quickly_compiled
+def probabilities(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
+    """Return the probability of each class."""
+    return (deep.predict(model, key, X, num_samples=num_samples).mean(),)
+
+
+@quickly_compiled
+def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
+    """Return log p(y) for each row and output."""
+    return (deep.log_density(model, key, X, y, num_samples=num_samples),)
+
+
+@quickly_compiled
+def scores(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, offset):
+    """Return the mean, log p(y), P(Y < y) and the continuous ranked probability score for each row and output."""
+    distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
+    density = deep.log_density(model, key, X, y, num_samples=num_samples)
+    y = y[:, : density.shape[1]]
+    return distribution.mean(), density, distribution.cdf(y), distribution.crps(y)
+
+
+@quickly_compiled
+def layers(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
+    """Return mean and standard deviation of every layer's function: (mean_1, std_1, mean_2, std_2, ...)."""
+    marginals = deep.layer_marginals(model, key, X, num_samples=num_samples)
+    return tuple(moment for m in marginals for moment in (m.mean(), m.std()))
+
+
+@quickly_compiled
+def bound(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
+    """Return the evidence lower bound of all rows, averaged over single draws to keep memory small."""
+    one = jax.lax.map(lambda k: deep.elbo(model, k, X, y, num_data=len(X)), jax.random.split(key, num_samples))
+    return one.mean()
+
+
+@quickly_compiled
+def observations(model: DeepGP, key: PRNGKeyArray, num_draws: int, X, offset):
+    """Return draws of y, of shape (draws, N, P): each one function through all layers, plus noise."""
+
+    def one(key):
+        function_key, row_key, noise_key = jax.random.split(key, 3)
+        inputs, f = deep.draw(model, function_key, row_key, X)[-1]
+        return unwrap(model).likelihood_at(inputs[None]).sample(noise_key, f[None] + offset)[0]
+
+    return jax.lax.map(one, jax.random.split(key, num_draws))

@@ -1,0 +1,1 @@
+"""Arrays and constraints, structured matrices, trigonometric polynomials: mathematics without Gaussian processes."""

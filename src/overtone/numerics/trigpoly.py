@@ -1,0 +1,232 @@
+"""Trigonometric polynomials, the form that the marginals of a Fourier layer have.
+
+A polynomial of degree M is a vector of coefficients of phi = [1, cos(k t) k = 1..M, sin(k t) k = 1..M], where t is
+counted in periods: k t is short for 2 pi k t. Values and derivatives at N points cost O(N M), and all polynomials share
+the sinusoids. Weighted sums of phi over the points cost the same: `sums` is the transpose of `evaluate`.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, partial, reduce
+from math import factorial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Float
+
+SHORT_SUM = 16  # terms: up to so many, adding them one by one is quicker than a reduction
+CHUNK_ROWS = 1024  # points whose sinusoids are in memory at a time, for sums over all points
+
+
+def degree(coefficients: Array, axis: int = -1) -> int:
+    """Return the degree M of polynomials with 2M + 1 coefficients along an axis."""
+    return coefficients.shape[axis] // 2
+
+
+@jax.custom_vjp
+def evaluate(
+    high: Float[Array, "R M4"], low: tuple[Float[Array, "_ M2"], ...], t: Float[Array, " N"]
+) -> tuple[Float[Array, "R N"], tuple[Float[Array, "_ N"], ...]]:
+    """Return the values at t of one stack of polynomials of degree 2M and of further stacks of degree M."""
+    return _values_and_slopes(harmonics(t, degree(low[0])), high, low, with_slopes=False)[0]
+
+
+def _values_and_slopes(tables, high, low, with_slopes: bool):
+    """Return the values of all stacks, and a list of their derivatives, which is empty without slopes."""
+    below, above = tables
+    # d/dt (C cos(k t) + S sin(k t)) ~ k S cos(k t) - k C sin(k t): derivatives need no sinusoids of their own.
+    stacks = [high, *low]
+    rows = [_interleaved(stack) for stack in stacks]
+    if with_slopes:
+        rows += [_interleaved(stack, derivative=True) for stack in stacks]
+    sizes = np.cumsum([len(row) for row in rows])[:-1]
+    values = jnp.split(jnp.concatenate([_fit(row, len(below)) for row in rows]) @ below, sizes)
+    # The harmonics above M are for the polynomials of degree 2M, the first of the stacks.
+    highest = [_fit(row[:, len(below) :], len(above)) for row in rows[:: len(stacks)]]
+    beyond = jnp.split(jnp.concatenate(highest) @ above, len(highest))
+    for i, more in enumerate(beyond):
+        values[i * len(stacks)] += more
+    slopes = values[len(stacks) :]
+    values = [value + stack[:, :1] for value, stack in zip(values, stacks, strict=False)]
+    return (values[0], tuple(values[1:])), slopes
+
+
+def _forward(high, low, t):
+    with_slopes = t.perturbed  # points that are fixed need no derivatives
+    high, low, t = jax.tree.map(lambda leaf: leaf.value, (high, low, t), is_leaf=lambda leaf: hasattr(leaf, "value"))
+    tables = harmonics(t, degree(low[0]))
+    values, slopes = _values_and_slopes(tables, high, low, with_slopes)
+    return values, (tables, slopes, high[:0])  # an array without rows, whose shape tells the degree
+
+
+def _backward(saved, gradient):
+    tables, slopes, high = saved
+    by_high, by_low = jax.tree.map(_array, gradient, is_leaf=lambda leaf: isinstance(leaf, SymbolicZero))
+    by_t = jnp.zeros(tables[0].shape[1:], tables[0].dtype)
+    for stack, slope in zip([by_high, *by_low], slopes, strict=False):
+        by_t += _inner(stack, slope)
+    return *_sums(tables, by_high, by_low, degree(high) // 2), by_t
+
+
+evaluate.defvjp(_forward, _backward, symbolic_zeros=True)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
+def sums(
+    high: Float[Array, "R N"], low: tuple[Float[Array, "_ N"], ...], t: Float[Array, " N"], num: int
+) -> tuple[Float[Array, "R M4"], tuple[Float[Array, "_ M2"], ...]]:
+    """Return weighted sums of phi(t) over the points, up to degree 2M for the weights `high`, up to M for `low`."""
+    return _sums(harmonics(t, num), high, low, num)
+
+
+def _sums(tables, high, low, num: int):
+    """Return `sums` from tables of sinusoids."""
+    below, above = tables
+    stacks = [high, *low]
+    weights = jnp.concatenate(stacks)
+    constants = jnp.sum(weights, axis=-1)
+    if len(weights) <= SHORT_SUM:  # the larger factor comes first, and the result is transposed at the very end
+        lower, upper = below @ weights.T, above @ high.T
+        upper = jnp.pad(upper, ((0, 0), (0, len(weights) - len(high))))
+        waves = jnp.concatenate([lower, upper]).reshape(-1, 2, len(weights))
+        up_to = [jnp.concatenate([constants[None], waves[:k, 0], waves[:k, 1]]).T for k in (2 * num, num)]
+    else:
+        lower, upper = weights @ below.T, above @ high.T
+        upper = jnp.pad(upper, ((0, 0), (0, len(weights) - len(high)))).T
+        waves = jnp.concatenate([lower, upper], axis=1).reshape(len(weights), -1, 2)
+        up_to = [
+            jnp.concatenate([constants[:, None], waves[:, :k, 0], waves[:, :k, 1]], axis=1) for k in (2 * num, num)
+        ]
+    sums_to_2M, sums_to_M = up_to
+    sizes = np.cumsum([len(stack) for stack in stacks])
+    return sums_to_2M[: sizes[0]], tuple(jnp.split(sums_to_M[sizes[0] :], sizes[1:-1] - sizes[0]))
+
+
+def _sums_backward(num, saved, gradient):
+    tables, high, low = saved
+    values, slopes = _values_and_slopes(tables, *gradient, with_slopes=True)
+    return *values, sum(_inner(stack, slope) for stack, slope in zip([high, *low], slopes, strict=True))
+
+
+def _sums_forward(high, low, t, num):
+    tables = harmonics(t, num)
+    return _sums(tables, high, low, num), (tables, high, low)
+
+
+sums.defvjp(_sums_forward, _sums_backward)
+
+
+def sum_over_chunks(of_rows: Callable, *arrays: Float[Array, "N ..."]) -> Any:
+    """Return of_rows(*arrays, is_row), a tree of sums over rows, as the total over chunks of rows.
+
+    Tables of the sinusoids of all rows would be large. The last chunk is filled up with copies of the last row, for
+    which is_row is 0. Derivatives compute each chunk again.
+    """
+    num = len(arrays[0])
+    rows = min(num, CHUNK_ROWS)
+    index = np.arange(-(-num // rows) * rows).reshape(-1, rows)
+    chunks = [a[np.minimum(index, num - 1)] for a in arrays]
+    is_row = jnp.asarray(index < num, arrays[0].dtype)
+    chunk_sums: Any = jax.lax.map(jax.checkpoint(lambda chunk: of_rows(*chunk)), (*chunks, is_row))
+    return jax.tree.map(lambda a: jnp.sum(a, axis=0), chunk_sums)
+
+
+def _interleaved(coefficients: Float[Array, "R M2"], derivative: bool = False) -> Float[Array, "R K2"]:
+    """Return the coefficients without the constant, a cosine and its sine in turn, like the rows of the tables."""
+    num = degree(coefficients)
+    cosines, sines = coefficients[:, 1 : num + 1], coefficients[:, num + 1 :]
+    if derivative:
+        k = 2 * np.pi * np.arange(1, num + 1).astype(coefficients.dtype)
+        cosines, sines = k * sines, -k * cosines
+    return jnp.stack([cosines, sines], axis=-1).reshape(len(coefficients), 2 * num)
+
+
+def _fit(rows: Float[Array, "R K"], width: int) -> Float[Array, "R width"]:
+    """Return the rows cut to this width, or filled up to it with zeros."""
+    return jnp.pad(rows[:, :width], ((0, 0), (0, max(0, width - rows.shape[1]))))
+
+
+def _inner(a: Float[Array, "R N"], b: Float[Array, "R N"]) -> Float[Array, " N"]:
+    """Return the sum of a * b over rows."""
+    if len(a) > SHORT_SUM:
+        return jnp.sum(a * b, axis=0)
+    return sum((a[i] * b[i] for i in range(1, len(a))), start=a[0] * b[0])
+
+
+def _array(gradient: Any) -> Array:
+    """Return a gradient as an array, also if it is a symbolic zero."""
+    return gradient if isinstance(gradient, jax.Array) else jnp.zeros(gradient.shape, gradient.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def sinusoids(t: Float[Array, " N"], num: int) -> Float[Array, "M2 N"]:
+    """Return phi(t) = [1, cos(k t), sin(k t)], k = 1..M, itself."""
+    return _sinusoids_forward(t, num)[0]
+
+
+def _sinusoids_forward(t, num):
+    waves = harmonics(t, num)[0].reshape(-1, 2, len(t))[:num]
+    phi = jnp.concatenate([jnp.ones_like(t)[None], waves[:, 0], waves[:, 1]])
+    return phi, phi
+
+
+def _sinusoids_backward(num, phi, gradient):
+    k = 2 * np.pi * np.arange(1, num + 1).astype(phi.dtype)
+    by_cosines, by_sines = gradient[1 : num + 1], gradient[num + 1 :]
+    return (k @ (by_sines * phi[1 : num + 1] - by_cosines * phi[num + 1 :]),)
+
+
+sinusoids.defvjp(_sinusoids_forward, _sinusoids_backward)
+
+
+def harmonics(t: Float[Array, " N"], num: int) -> tuple[Float[Array, "L2 N"], Float[Array, "H2 N"]]:
+    """Return two tables of rows cos(k t), sin(k t) in turn.
+
+    The first goes up to k = num or a little more, the second from there up to 2 num or a little more. Angles are added
+    in two levels, e^(i (j B + b) t) = e^(i j B t) e^(i b t): doubling gives about 2 sqrt(2 num) rows, and one pass over
+    the table combines them.
+    """
+    block, lower, total = _levels(num)
+    c, s = _multiples(*_cosine_and_sine(t), block)
+    C, S = _multiples(c[-1], s[-1], total - 1)
+    C, S = jnp.concatenate([jnp.ones_like(t)[None], C]), jnp.concatenate([jnp.zeros_like(t)[None], S])
+    # Without the barrier, the compiler would compute these few rows again for each row of the table.
+    C, S, plain, turned = jax.lax.optimization_barrier((C, S, jnp.stack([c, s], axis=1), jnp.stack([-s, c], axis=1)))
+    tables = (C[j, None, None] * plain + S[j, None, None] * turned for j in (np.s_[:lower], np.s_[lower:]))
+    below, above = (table.reshape(-1, len(t)) for table in tables)
+    return below, above
+
+
+def _cosine_and_sine(t: Float[Array, " N"]) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
+    """Return cos(t) and sin(t), by power series of r, a quarter of a period minus |t|.
+
+    They are many times quicker than the library's functions.
+    """
+    t = t - jnp.round(t)
+    r = np.pi / 2 - 2 * np.pi * jnp.abs(t)
+    terms = 8 if t.dtype == jnp.float32 else 13
+
+    def series(odd: int) -> Array:
+        coefficients = [(-1) ** k / factorial(2 * k + odd) for k in range(terms)]
+        return reduce(lambda value, c: c + r**2 * value, coefficients[::-1], jnp.zeros_like(r))
+
+    return r * series(1), jnp.where(t < 0, -1, 1) * series(0)
+
+
+@lru_cache(maxsize=64)
+def _levels(num: int) -> tuple[int, int, int]:
+    """Return the size of a block and how many blocks cover 1..num and 1..2 num, for the smallest tables."""
+    sizes = range(1, 2 * int(num**0.5) + 3)
+    return min(((b, -(-num // b), -(-2 * num // b)) for b in sizes), key=lambda s: s[0] * s[2] + 2 * (s[0] + s[2]))
+
+
+def _multiples(c: Float[Array, " N"], s: Float[Array, " N"], num: int):
+    """Return the cosines and sines of the multiples 1..num of an angle, by doubling."""
+    c, s = c[None], s[None]
+    while len(c) < num:
+        m = min(len(c), num - len(c))
+        more = c[-1] * c[:m] - s[-1] * s[:m], s[-1] * c[:m] + c[-1] * s[:m]
+        c, s = jax.lax.optimization_barrier((jnp.concatenate([c, more[0]]), jnp.concatenate([s, more[1]])))
+    return c[:num], s[:num]

@@ -1,0 +1,1 @@
+"""Files that hold models and can be trusted."""

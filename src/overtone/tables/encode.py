@@ -1,0 +1,99 @@
+"""Encode the columns of a table as the numbers that a model is trained on.
+
+The meaning of each column is inferred once, from the training rows, and stored with the model. Numbers stay as they
+are. Yes or no becomes 1 or 0. Dates become a trend and, where the rows differ in them, the time of day, the day of the
+week and the day of the year. Text with few distinct values becomes a column of zeros and ones for each value. The
+columns of later tables are matched by name, in any order.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+
+from overtone.tables.columns import Column, infer_column, parse_numbers
+from overtone.tables.gaps import filled, is_missing, missing_values_message
+from overtone.tables.read import TableError, quoted_list
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Encode the columns that a model uses, and handle their missing values.
+
+    missing: "error" refuses missing values, "drop" leaves out their rows, and "mean" replaces them by `means`.
+    means: the mean of each input over the training rows.
+    """
+
+    columns: tuple[Column, ...]
+    missing: str = "error"
+    means: tuple[float, ...] = ()
+
+    @classmethod
+    def fit(cls, frame: pl.DataFrame, *, missing: str = "error", calendar: bool = True) -> Self:
+        """Infer the meaning of a frame's columns; without `calendar`, dates become a trend alone."""
+        encoder = cls(tuple(infer_column(series, calendar) for series in frame), missing)
+        values = encoder._values(frame)
+        if empty := [name for name, v in zip(encoder.inputs, values.T, strict=True) if np.all(np.isnan(v))]:
+            raise TableError(f"there are no values in {quoted_list(empty)}; leave out columns without values.")
+        return replace(encoder, means=tuple(float(m) for m in np.nanmean(values, axis=0)))
+
+    @property
+    def inputs(self) -> list[str]:
+        """Return the names of the model inputs."""
+        return [name for column in self.columns for name in column.inputs]
+
+    @property
+    def time_inputs(self) -> list[int]:
+        """Return the positions of the inputs that are the trend of a date or time."""
+        return [self.inputs.index(column.inputs[0]) for column in self.columns if column.kind == "time"]
+
+    def encode(self, frame: pl.DataFrame) -> np.ndarray:
+        """Return the inputs (N, D) of a frame's rows; rows to be dropped are NaN throughout."""
+        if absent := [column.name for column in self.columns if column.name not in frame.columns]:
+            raise TableError(f"the model needs columns that the table does not have: {quoted_list(absent)}.")
+        values = self._values(frame)
+        for name, value in zip(self.inputs, values.T, strict=True):
+            if len(bad := np.flatnonzero(np.isinf(value))):
+                raise TableError(f"column {name!r} has an infinite value in row {bad[0] + 1}.")
+        if self.missing == "error" and np.isnan(values).any():
+            counts = {c.name: np.isnan(c.encode(frame[c.name])).any(axis=1).sum() for c in self.columns}
+            raise TableError(missing_values_message(counts))
+        return filled(values, self.missing, self.means)
+
+    def with_parsed_numbers(self, frame: pl.DataFrame, *others: str) -> pl.DataFrame:
+        """Return the frame with the text of numeric columns, and of the `others`, parsed as numbers."""
+        numeric = [*(column.name for column in self.columns if column.kind == "number"), *others]
+        return frame.with_columns([parse_numbers(frame[name]) for name in numeric if frame[name].dtype == pl.String])
+
+    def _values(self, frame: pl.DataFrame) -> np.ndarray:
+        return np.column_stack([column.encode(frame[column.name]) for column in self.columns])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the encoder as a dictionary that JSON can express."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Self:
+        """Restore an encoder from the result of `to_json`."""
+        columns = [{**c, "levels": tuple(c["levels"]), "parts": tuple(c["parts"])} for c in fields["columns"]]
+        return cls(tuple(Column(**c) for c in columns), fields["missing"], tuple(fields["means"]))
+
+
+def as_frame(X: Any) -> pl.DataFrame | None:
+    """Return a pandas or polars frame as a polars frame, and None for anything else."""
+    if isinstance(X, pl.DataFrame):
+        return X
+    if not (hasattr(X, "columns") and hasattr(X, "__getitem__")):
+        return None
+    return pl.DataFrame({str(name): _as_series(str(name), np.asarray(X[name])) for name in X.columns})
+
+
+def _as_series(name: str, values: np.ndarray) -> pl.Series:
+    if values.dtype.kind != "O":
+        return pl.Series(name, values)
+    cells = [None if is_missing(v) else v for v in values]
+    try:
+        return pl.Series(name, cells)
+    except (TypeError, pl.exceptions.PolarsError):
+        return pl.Series(name, [None if v is None else str(v) for v in cells], dtype=pl.String)

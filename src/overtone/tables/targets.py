@@ -1,0 +1,61 @@
+"""Read the target of a table, either as numbers or as class labels."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from overtone.tables.columns import BOOLEAN_WORDS, MISSING_WORDS, Column, clean_words, infer_column, infer_kind
+from overtone.tables.read import TableError
+
+CLASS_LIKELIHOODS = ("bernoulli", "softmax")
+
+
+def holds_classes(series: pl.Series, likelihood: str) -> bool:
+    """Return whether a target holds classes, according to the likelihood or, with "auto", to its values."""
+    kind = infer_kind(series)[0] if series.null_count() < series.len() else "number"
+    if likelihood in CLASS_LIKELIHOODS:
+        return True
+    if likelihood == "auto":
+        return kind in ("category", "boolean")
+    if kind not in ("number", "boolean"):
+        raise TableError(
+            f"the target {series.name!r} is a {kind}, but likelihood {likelihood!r} is for numbers; use 'auto'."
+        )
+    return False
+
+
+def class_labels(series: pl.Series) -> np.ndarray:
+    """Return the labels of a target as words, with None for missing values."""
+    if series.dtype == pl.String and infer_column(series, calendar=False).kind == "time":
+        raise TableError(f"the target {series.name!r} is a time, but only numbers and classes can be predicted.")
+    words = clean_words(series, MISSING_WORDS)
+    labels = (words.str.to_lowercase() if infer_kind(series)[0] == "boolean" else words).to_numpy()
+    if all(label is None for label in labels):
+        raise TableError(f"the target {series.name!r} has no values.")
+    return labels
+
+
+def canonical_label(label: Any) -> str:
+    """Return one spelling of a label that can be written in several ways, such as yes and Yes, or 1 and 1.0."""
+    word = str(label).strip()
+    if any(word.lower() in values for values in BOOLEAN_WORDS):
+        return word.lower()
+    try:
+        number = float(word)
+    except ValueError:
+        return word
+    return str(int(number)) if number.is_integer() else str(number)
+
+
+def numeric_target(series: pl.Series) -> np.ndarray:
+    """Return the numbers of a target, with NaN for missing values."""
+    kind = infer_column(series, calendar=False).kind
+    if kind not in ("number", "boolean"):
+        raise TableError(f"the target {series.name!r} is a {kind}, but only numbers and classes can be predicted.")
+    values = Column(series.name, kind).encode(series)[:, 0]
+    if len(bad := np.flatnonzero(np.isinf(values))):
+        raise TableError(f"the target {series.name!r} has an infinite value in row {bad[0] + 1}.")
+    if np.all(np.isnan(values)):
+        raise TableError(f"the target {series.name!r} has no values.")
+    return values
