@@ -35,7 +35,8 @@ def timed(case: int) -> dict:
     def loss(model, by):
         plain = unwrap(model)
         noise = reference_noise(plain)
-        misfit, volume, left = by(plain, noise, jax.random.key(0), X, y, 1)
+        inputs = plain.propagate(plain.draw_noise(jax.random.key(0), 1, len(X)), X)[-1][0]
+        misfit, volume, left = by(plain, noise, inputs, y)
         return jnp.sum(misfit + volume + left / noise)
 
     call, ways = eqx.filter_jit(eqx.filter_value_and_grad(loss)), {"features": _by_features, "rows": _by_rows}

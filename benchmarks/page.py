@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from overtone.numerics.quadratic import MANY
+from overtone.numerics.quadratic import FFT_FREQUENCIES
 
 RESULTS = Path(__file__).parent / "results"
 TITLES = {
@@ -154,7 +154,7 @@ def work(inputs: int, outputs: int, frequencies: int, rows: int, covariance: str
     crossed = outputs * size * (1 if covariance == "mean-field" else 2)
     products = rows * 2 * frequencies * (2 * outputs + outputs + size + crossed)  # degree 2M counts twice
     forms = (4 * frequencies + 2 + 3 * size) * width * outputs * rank
-    if frequencies >= MANY:  # fast Fourier transforms
+    if frequencies >= FFT_FREQUENCIES:  # fast Fourier transforms
         points = 4 * frequencies
         forms = 1.25 * points * np.log2(points) * outputs * rank + (3 + 2) * size * width * outputs * rank
     operations = 2 * inputs * (products * (3 if slopes else 2) + 2 * forms)

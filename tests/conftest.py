@@ -9,7 +9,9 @@ matplotlib.use("Agg")
 
 from jaxtyping import install_import_hook
 
-CHECKED = [f"overtone.{room}" for room in ("numerics", "gp", "inference", "autopilot", "storage")]
+# A config checks itself, with better words.
+AUTOPILOT = [f"autopilot.{name}" for name in ("plan", "build", "train", "spectrum", "fine")]
+CHECKED = [f"overtone.{room}" for room in ("numerics", "gp", "inference", "storage", *AUTOPILOT)]
 with install_import_hook(CHECKED, "beartype.beartype"):
     import overtone
     import overtone.sklearn
@@ -21,11 +23,15 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-from overtone.numerics.compiling import forget_programs_if_many  # noqa: E402
+from overtone.numerics import compiling  # noqa: E402
 
 # Workers side by side whose linear algebra has threads of its own take nine times as long: they wait for each other.
 threadpool_limits(1, "blas")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the processes that tests start
+
+# Nearly all of the time is compilation, which takes half as long without optimisation.
+for options in (compiling.OPTIONS, compiling.QUICK_OPTIONS):
+    options["xla_backend_optimization_level"] = 0
 
 # What one worker has compiled, the others and later runs need not compile again.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "jax"))
@@ -43,4 +49,4 @@ def x64():
 def few_programs():
     """One process runs hundreds of tests, each with programs of its own."""
     yield
-    forget_programs_if_many()
+    compiling.forget_programs_if_many()

@@ -200,7 +200,7 @@ def losses(objectives, model, key, X, y):
 
 def test_objectives_of_several_draws_agree_with_their_formulas():
     """In NumPy, from the same draws of the hidden layer; one target is missing, and counts nothing."""
-    model, num = random_model("id-dgp"), 8
+    model, num = random_model("dgp"), 8
     y = np.where(np.arange(6)[:, None] == 2, np.nan, Y)
     objectives = Elbo(num), ImportanceWeighted(num), PredictiveDensity(num)
     found = losses(objectives, model, KEY, jnp.asarray(X), jnp.asarray(y))
@@ -220,7 +220,7 @@ def test_objectives_of_several_draws_agree_with_their_formulas():
 
 
 def test_the_importance_weighted_bound_is_the_elbo_for_one_draw_and_rises_with_their_number():
-    model = random_model("id-dgp")
+    model = random_model("dgp")
     rows = jnp.asarray(X), jnp.asarray(Y)
     whole, one = losses((Elbo(), ImportanceWeighted(1)), model, KEY, *rows)
     assert float(one) == pytest.approx(float(whole), rel=1e-12)
@@ -235,7 +235,7 @@ def test_the_importance_weighted_bound_is_the_elbo_for_one_draw_and_rises_with_t
 
 
 def test_the_divergence_of_hidden_layers_is_annealed_in_every_objective():
-    model = random_model("id-dgp")
+    model = random_model("dgp")
     rows, hidden = Rows(jnp.asarray(X), jnp.asarray(Y)), float(model.layers[0].kl())
 
     @eqx.filter_jit
@@ -251,7 +251,7 @@ def test_the_divergence_of_hidden_layers_is_annealed_in_every_objective():
         assert int(following) == step + 1
 
 
-WEIGHTS = KLWeights(), KLWeights(100.0)
+WEIGHTS = KLWeights(), KLWeights(100)
 
 
 def clusters():
@@ -410,7 +410,7 @@ def test_a_model_that_is_not_initialised_says_so():
 
 def test_programs_for_users_agree_with_the_model_s_own():
     """Of rows in several chunks, in the model's precision, with an offset."""
-    model = random_model("id-dgp")
+    model = random_model("dgp")
     rows = np.tile(X, (50, 1))
     found = predictions.predict(model, rows, key=KEY, num_samples=16, offset=0.25)
     expected = eqx.filter_jit(lambda x: predict(model, KEY, x, num_samples=16, offset=0.25))(jnp.asarray(X))

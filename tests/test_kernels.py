@@ -108,16 +108,16 @@ def test_sums_and_products_of_kernels_agree_with_scikit_learn():
     wave = Periodic(jnp.asarray(1.0), jnp.ones(1), jnp.asarray([0.7]))
     smooth, rough = (kind(jnp.asarray(1.3), jnp.asarray([0.4])) for kind in (SquaredExponential, Matern12))
     (a, b, c), (x, y) = (ExpSineSquared(1.0, 0.7), 1.3 * RBF(0.4), 1.3 * Matern(0.4, nu=0.5)), (X[:, :1], Y[:, :1])
-    for ours, theirs in {
-        wave + smooth: a + b,
-        wave * smooth: a * b,
-        wave + smooth + rough: a + b + c,
-        wave * smooth * rough: a * b * c,
-        wave * smooth + rough: a * b + c,
-        rough + wave * smooth: c + a * b,
-        (wave + smooth) * rough: (a + b) * c,
-        rough * (wave + smooth): c * (a + b),
-    }.items():
+    for ours, theirs in [
+        (wave + smooth, a + b),
+        (wave * smooth, a * b),
+        (wave + smooth + rough, a + b + c),
+        (wave * smooth * rough, a * b * c),
+        (wave * smooth + rough, a * b + c),
+        (rough + wave * smooth, c + a * b),
+        ((wave + smooth) * rough, (a + b) * c),
+        (rough * (wave + smooth), c * (a + b)),
+    ]:
         np.testing.assert_allclose(ours.gram(jnp.asarray(x), jnp.asarray(y)), theirs(x, y), rtol=1e-12)
         np.testing.assert_allclose(ours.diag(jnp.asarray(x)), theirs.diag(x), rtol=1e-12)
 

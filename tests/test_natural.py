@@ -10,7 +10,7 @@ from overtone.gp.model import elbo
 from overtone.inference.collapsed import Collapsed, _by_features, _by_rows
 from overtone.inference.natural import NaturalGradient, OutputMemory
 from overtone.inference.objective import Progress, Rows
-from overtone.inference.output_layer import statistics, with_optimal_output
+from overtone.inference.output_layer import statistics, sums_over_rows, with_optimal_output
 from overtone.inference.sites import site_sums
 from overtone.numerics.params import unwrap
 from tests.planned import built
@@ -64,7 +64,9 @@ def test_the_closed_form_is_the_same_by_rows_and_by_features(num_samples):
     model, _ = setting(n_layers=2, covariance="mean-field", hidden_width=2)
 
     def total(model, by):
-        terms = by(unwrap(model), jnp.asarray([0.01, 0.1]), KEY, jnp.asarray(X), jnp.asarray(Y), num_samples)
+        plain = unwrap(model)
+        inputs = plain.propagate(plain.draw_noise(KEY, num_samples, len(X)), jnp.asarray(X))[-1][0]
+        terms = by(plain, jnp.asarray([0.01, 0.1]), inputs, jnp.asarray(Y))
         return sum(jnp.sum(part) * weight for part, weight in zip(terms, (1.0, 10.0, 100.0), strict=True)), terms
 
     found = [
@@ -77,11 +79,36 @@ def test_the_closed_form_is_the_same_by_rows_and_by_features(num_samples):
 def test_sites_of_gaussian_noise_have_the_sums_of_the_closed_form():
     model, _ = setting(n_layers=2, hidden_width=2, likelihood="gaussian")
     model = eqx.tree_at(lambda m: m.likelihood.noise.log, model, jnp.log(jnp.asarray([0.01, 0.1])))
-    rows = KEY, jnp.asarray(X), jnp.asarray(Y), jnp.asarray(RNG.uniform(size=len(X)))
-    gram, projected, _, _ = eqx.filter_jit(statistics)(model, *rows, num_samples=3)
-    grams, sums = eqx.filter_jit(site_sums)(model, *rows, 3)
+    X_, Y_, weights = jnp.asarray(X), jnp.asarray(Y), jnp.asarray(RNG.uniform(size=len(X)))
+
+    @eqx.filter_jit
+    def closed_form(model):
+        """Sums over rows for the same three draws."""
+        model, keys = unwrap(model), jax.random.split(KEY, 3)
+        draws = [model.propagate(model.draw_noise(key, 1, len(X)), X_)[-1][0] for key in keys]
+        return sums_over_rows(model, jnp.concatenate(draws), Y_, weights)[:2]
+
+    gram, projected = closed_form(model)
+    grams, sums = eqx.filter_jit(site_sums)(model, KEY, X_, Y_, weights, 3)
     np.testing.assert_allclose(grams, np.stack([gram, gram]), rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(sums, projected, rtol=1e-7, atol=1e-9)
+
+
+def test_sums_over_several_draws_are_the_means_of_those_over_single_ones():
+    model, _ = setting(n_layers=2, hidden_width=2, likelihood="gaussian")
+    weights = jnp.asarray(RNG.uniform(size=len(X)))
+
+    @eqx.filter_jit
+    def compute(model):
+        plain = unwrap(model)
+        inputs = plain.propagate(plain.draw_noise(KEY, 3, len(X)), jnp.asarray(X))[-1][0]
+        single = [sums_over_rows(plain, inputs[s : s + 1], jnp.asarray(Y), weights) for s in range(3)]
+        return statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), weights, num_samples=3), single
+
+    together, single = compute(model)
+    for whole, *parts in zip(together, *single, strict=True):
+        np.testing.assert_allclose(whole, np.mean(parts, axis=0), rtol=1e-9, atol=1e-12)
+    assert not np.allclose(single[0][0], single[1][0])
 
 
 def test_q_of_the_memory_is_the_one_that_a_model_gets():

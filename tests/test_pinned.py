@@ -103,8 +103,9 @@ def test_ends_that_met_in_training_leave_a_short_interval():
 
 
 @pytest.mark.parametrize("kind", MATERNS)
-def test_normal_equations_agree_with_the_features_themselves(kind):
+def test_normal_equations_agree_with_the_features_themselves(kind, monkeypatch):
     """Values, and gradients by kernel, interval, inputs, targets and weights, with rows inside and beyond both ends."""
+    monkeypatch.setattr("overtone.gp.features.pinned.WORTH_COMPILING", 0)
     rng = np.random.default_rng(0)
     x, Y = jnp.asarray(rng.uniform(-0.3, 1.3, size=(200, 1))), jnp.asarray(rng.normal(size=(200, 2)))
     features, kernel = setting(kind, 0.2, 6)
@@ -124,9 +125,12 @@ def test_normal_equations_agree_with_the_features_themselves(kind):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * float(jnp.max(jnp.abs(b))))
 
 
+@pytest.mark.parametrize("worth_compiling", [0, 10**12])
 @pytest.mark.parametrize(("lengthscale", "num_frequencies"), [(0.125, 100), (3.0, 60)])
 @pytest.mark.parametrize("kind", MATERNS)
-def test_normal_equations_of_a_model_in_single_precision(kind, lengthscale, num_frequencies):
+def test_normal_equations_of_a_model_in_single_precision(
+    kind, lengthscale, num_frequencies, worth_compiling, monkeypatch
+):
     """Computed in double precision, but of the features that the model has, whose v3 depends on its precision.
 
     With a long lengthscale and many frequencies next to nothing is left of s(b), and its features are tiny differences.
@@ -134,7 +138,9 @@ def test_normal_equations_of_a_model_in_single_precision(kind, lengthscale, num_
     rng = np.random.default_rng(0)
     x, Y = (jnp.asarray(rng.uniform(size=(500, 1)), jnp.float32) for _ in range(2))
     features, kernel = setting(kind, lengthscale, num_frequencies, jnp.float32)
-    gram, projected, left = eqx.filter_jit(features.normal_equations)(kernel, x, Y, jnp.ones(500))
+    monkeypatch.setattr("overtone.gp.features.pinned.WORTH_COMPILING", worth_compiling)  # by sums of waves, or not
+    compute = eqx.filter_jit(lambda *given: features.normal_equations(*given))
+    gram, projected, left = compute(kernel, x, Y, jnp.ones(500))
     wide, kernel, x, Y = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), (features, kernel, x, Y))
     A = eqx.filter_jit(wide.features)(kernel, x[:, 0], jnp.float32)
     np.testing.assert_allclose(gram, A @ A.T, atol=1e-11 * len(x))

@@ -11,16 +11,16 @@ from overtone.version import __version__ as __version__
 
 NAMES = {
     "gp.kernels": "Matern12 Matern32 Matern52 SquaredExponential RationalQuadratic Periodic Linear Sum Product "
-    "Additive AbstractKernel",
+    "Additive AbstractKernel AbstractStationary",
     "gp.features": "InducingPoints Fourier PinnedFourier BandLimited BSplines IntegralFeatures OperatorFeatures "
     "PerDimension AbstractInducingFeatures",
     "gp.variational": "Full Joint LowRank MeanField",
     "gp.maps": "Affine Projection Columns",
-    "gp.layers": "Layer SumOfLayers",
+    "gp.layers": "Layer SumOfLayers AbstractLayer",
     "gp.likelihoods": "Gaussian StudentT Heteroscedastic FlexibleNoise Poisson NegativeBinomial Bernoulli Softmax "
-    "AbstractLikelihood",
+    "AbstractFamily AbstractLikelihood AbstractNoise",
     "gp.model": "DeepGP draw draw_prior layer_marginals",
-    "inference.objective": "AbstractObjective Elbo KLWeights",
+    "inference.objective": "AbstractObjective Elbo KLWeights Rows",
     "inference.collapsed": "Collapsed",
     "inference.natural": "NaturalGradient",
     "inference.bounds": "ImportanceWeighted PredictiveDensity",
@@ -29,7 +29,8 @@ NAMES = {
     "inference.checkpoints": "Checkpoint",
     "inference.schedules": "planned warm_up_and_decay",
     "inference.predictions": "predict elbo sample_functions",
-    "numerics.params": "Fixed Positive unwrap",
+    "numerics.linalg": "AbstractPSDOperator Dense DiagonalPlusLowRank",
+    "numerics.params": "Fixed Param Positive unwrap",
     "storage.structure": "save load",
     "app": "plots",
 }

@@ -1,6 +1,7 @@
 """The record of what was decided for a fit."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from overtone.autopilot.spectrum import Start
 
@@ -43,6 +44,11 @@ class Plan:
     def num_layers(self) -> int:
         """The number of layers of the deepest model."""
         return self.depths[-1]
+
+    @staticmethod
+    def from_json(about: dict[str, Any]) -> "Plan":
+        """Return the plan that `dataclasses.asdict` took apart, with tuples for lists."""
+        return Plan(**{**about, "start": about["start"] and Start(*about["start"])})
 
     def shallow(self) -> "Plan":
         """Return the same plan for one layer."""

@@ -227,7 +227,7 @@ class DeepGPEstimator(BaseEstimator):
         model.x_scaling_ = Affine(arrays["x_scaling_.shift"], arrays["x_scaling_.scale"])
         model.means_ = arrays.get("means_")
         model.config_ = Config(**tuples(about["config"]))
-        model.plan_ = Plan(**tuples(about["plan"]))
+        model.plan_ = Plan.from_json(tuples(about["plan"]))
         scores = [(step, value) for step, value in about["history"]["scores"]]
         model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"], "scores": scores})
         model.n_features_in_ = len(model.x_scaling_.shift)

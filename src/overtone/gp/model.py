@@ -60,7 +60,8 @@ class DeepGP(eqx.Module):
                 ready, H = layer.initialised(H, num_outputs, **settings)
             layers.append(ready)
         num_features = layers[-1].main.features.num_features
-        return DeepGP(layers, self.likelihood.initialised(y, num_features, dtype))
+        with jax.enable_x64(True):
+            return DeepGP(layers, self.likelihood.initialised(y, num_features, dtype))
 
     @property
     def hidden_widths(self) -> tuple[int, ...]:

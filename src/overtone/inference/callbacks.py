@@ -45,7 +45,7 @@ class Retreat(Callback):
 
     def after_turn(self, training):
         hopeless = bool(math.isnan(training.losses[0][0]))
-        if training.diverged and self.taken < self.times and not hopeless:
+        if training.diverged and self.taken < self.times and training.step < training.steps and not hopeless:
             self.taken, training.diverged = self.taken + 1, False
             training.factor *= self.factor
 
@@ -62,7 +62,7 @@ class Clock(Callback):
     The first two turns have one step each, since the first takes the time of any compilation.
     """
 
-    def __init__(self, seconds: float, turn_seconds: float = 0.5):
+    def __init__(self, seconds: float | int, turn_seconds: float = 0.5):
         self.seconds, self.turn_seconds = seconds, turn_seconds
         self.pace: float | None = None
 
@@ -87,7 +87,7 @@ class EarlyStopping(Callback):
     """
 
     def __init__(
-        self, score: Callable, timed: bool, patience: float = 0.5, least_steps: int = 3000, gain: float = 1e-3
+        self, score: Callable, timed: bool = False, patience: float = 0.5, least_steps: int = 3000, gain: float = 1e-3
     ):
         self.score, self.timed, self.patience, self.least_steps, self.gain = score, timed, patience, least_steps, gain
         self.best, self.ending, self.cost, self.last = None, False, 0.0, perf_counter()

@@ -94,7 +94,9 @@ class Training:
 
     def __init__(self, model, objective, data, key, optim, steps, batch_size, callbacks, elementwise):
         self.began, self.objective, self.key, self.callbacks = perf_counter(), objective, key, callbacks
-        dtype = next(leaf.dtype for leaf in jax.tree.leaves(model) if eqx.is_inexact_array(leaf))
+        dtype = next((leaf.dtype for leaf in jax.tree.leaves(model) if eqx.is_inexact_array(leaf)), None)
+        if dtype is None:
+            raise ValueError("the model has no arrays to train; call DeepGP(...).initialised(X, y) first.")
         X, y = (np.asarray(part, dtype) for part in data)
         self.data = Rows(X, y.reshape(len(y), -1))
         model, self.first_objective_state = objective.init(model, self.data)
@@ -106,7 +108,7 @@ class Training:
         size = len(X) if objective.full_batch or batch_size is None else batch_size
         self.batches = Batches(*self.data, batch_size=size, seed=int(jax.random.key_data(key)[-1]))
         self.step, self.steps, self.most_steps, self.factor = 0, steps, steps, 1.0
-        self.chunk = self.turn_steps = min(CHUNK_STEPS, steps)
+        self.chunk = self.turn_steps = CHUNK_STEPS  # whatever the number of steps: one program serves all
         self.losses: list[np.ndarray] = []
         self.scores: list[tuple[int, float]] = []
         self.message, self.diverged, self.pace = "", False, 0.0
@@ -196,8 +198,11 @@ def _run(
         (value, objective_state), gradient = value_and_gradient(model, *given)
         gradient = packing.pack(eqx.filter(gradient, trainable(model)))
         told = {"step": first + i, "steps": steps, "factor": factor, "value": value, "grad": gradient}
-        told["value_fn"] = lambda packed: objective.loss(eqx.combine(packing.unpack(packed), static), *given)[0]
-        updates, optim_state = optim.update(gradient, optim_state, packed, **told)
+
+        def value_fn(packed, step=None, steps=None, factor=None):  # Optax tells it all that it does not need itself
+            return objective.loss(eqx.combine(packing.unpack(packed), static), *given)[0]
+
+        updates, optim_state = optim.update(gradient, optim_state, packed, **told, value_fn=value_fn)
         finite = jnp.isfinite(value)
         losses = losses.at[i].set(jnp.where(finite, value, jnp.nan).astype(losses.dtype))
         return i + 1, losses, (optax.apply_updates(packed, updates), optim_state, objective_state), finite

@@ -118,7 +118,7 @@ def output_sums(model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) 
         weights = (index < len(X)).astype(float)
         return _sums_of_chunk(model, jax.random.fold_in(key, first), chunk, weights, draws, exact)
 
-    return reduce(lambda a, b: jax.tree.map(np.add, a, b), map(sums, range(0, len(X), rows)))
+    return reduce(lambda a, b: jax.tree.map(jnp.add, a, b), map(sums, range(0, len(X), rows)))
 
 
 @quickly_compiled

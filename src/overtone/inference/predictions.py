@@ -34,7 +34,8 @@ def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int = 64, 
         X = np.asarray(X, dtype_of(model))
         offset = np.broadcast_to(np.asarray(offset, X.dtype), (len(X), 1))
         draws = num_samples if model.hidden_widths else 1
-        return over_rows(lambda *chunk: _predict(model, key, num_samples, *chunk), X, offset, draws=draws)
+        rows = over_rows(lambda *chunk: _predict(model, key, num_samples, *chunk), X, offset, draws=draws)
+        return jax.tree.map(lambda leaf: jax.device_put(leaf.astype(X.dtype)), rows)
 
 
 @quickly_compiled

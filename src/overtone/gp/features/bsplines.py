@@ -84,7 +84,7 @@ class BSplines(AbstractInducingFeatures):
         after = jnp.asarray(state(k, p, 1.0), x.dtype).T @ c
         values = jnp.where(x < self.a, before, jnp.where(x > self.b, after, values))
         which = np.arange(self.num_splines)[:, None] - interval
-        return sum(jnp.where(which == m, values[m], 0) for m in range(k + 1))
+        return jnp.sum(jnp.stack([jnp.where(which == m, values[m], 0) for m in range(k + 1)]), axis=0)
 
     def outside(self, X):
         return (X < self.a) | (X > self.b)

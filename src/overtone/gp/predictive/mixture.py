@@ -7,6 +7,7 @@ each. The sample axis stays inside: every method returns arrays of shape (N, P).
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 MAX_QUANTILE_STEPS = 60
@@ -36,18 +37,18 @@ class Mixture(eqx.Module):
         """Return the standard deviation."""
         return jnp.sqrt(self.var())
 
-    def log_prob(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
+    def log_prob(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return log sum_s weights[s] N(y; ...), the log of the mean and never the mean of the logs."""
         squares = (y - self.means) ** 2 / self.variances
         log_components = -0.5 * (squares + jnp.log(2 * jnp.pi * self.variances))
         log_weights = -jnp.log(self.means.shape[0]) if self.log_weights is None else self.log_weights
         return jax.nn.logsumexp(log_components + log_weights, axis=0)
 
-    def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
+    def cdf(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return P(Y <= y)."""
         return self._average(jax.scipy.stats.norm.cdf(y, self.means, jnp.sqrt(self.variances)))
 
-    def crps(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
+    def crps(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return the continuous ranked probability score, E|Y - y| - E|Y - Y'| / 2.
 
         Y and Y' are independent draws of the mixture.
