@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-record test lint format bench bench-quality
+.PHONY: demo demo-record test test-oldest lint format bench bench-quality
 .DEFAULT_GOAL := test
 
 .venv/ready: pyproject.toml constraints.txt
@@ -21,6 +21,15 @@ demo-record: .venv/ready
 
 test: .venv/ready lint
 	$(BIN)/python -m pytest
+
+# The lower bounds of pyproject.toml are true: the same tests with the oldest versions that they allow.
+.venv-oldest/ready: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . --group dev
+	touch .venv-oldest/ready
+
+test-oldest: .venv-oldest/ready
+	.venv-oldest/bin/python -m pytest
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -28,10 +28,7 @@ from overtone.numerics import compiling  # noqa: E402
 # Workers side by side whose linear algebra has threads of its own take nine times as long: they wait for each other.
 threadpool_limits(1, "blas")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the processes that tests start
-
-# Nearly all of the time is compilation, which takes half as long without optimisation.
-for options in (compiling.OPTIONS, compiling.QUICK_OPTIONS):
-    options["xla_backend_optimization_level"] = 0
+os.environ["OVERTONE_OPTIMISE"] = "0"  # nearly all of the time is compilation
 
 # What one worker has compiled, the others and later runs need not compile again.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "jax"))

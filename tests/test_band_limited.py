@@ -33,6 +33,15 @@ def test_marginals_lose_the_residual_inside_and_nothing_outside():
     np.testing.assert_allclose(same, mean, rtol=1e-12)
     np.testing.assert_allclose(var - less, np.stack([left, left], axis=1), atol=1e-10)
     np.testing.assert_allclose(limited.unexplained(kernel, A, X), np.where(inside, 0, free.unexplained(kernel, A, X)))
+    np.testing.assert_allclose(limited.whitened(kernel, X), A, rtol=1e-12)
+    np.testing.assert_allclose(limited.prior_variance(kernel, X), np.where(inside, jnp.sum(A**2, axis=0), 1.3))
+    rows, weights = X[inside], jnp.linspace(0.5, 2, int(inside.sum()))
+    found, expected = (f.normal_equations(kernel, rows, jnp.cos(rows), weights) for f in (limited, free))
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
+    assert float(expected[2]) == pytest.approx(float(weights @ left[inside]), rel=1e-9)
+    assert float(found[2]) == 0
+    assert limited.outside(X)[:, 0].tolist() == (~inside).tolist()
 
 
 def test_the_best_scales_maximise_the_evidence_of_a_joint_gaussian():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from overtone.gp.maps import Projection, directions, standardise, unit_interval
+from overtone.gp.maps import Columns, Identity, Projection, directions, standardise, unit_interval
 from overtone.gp.means import linear_weight
 
 X = np.random.default_rng(0).normal(size=(50, 3)) @ np.diag([5.0, 1.0, 0.1])
@@ -48,3 +48,14 @@ def test_directions_start_with_the_axes_and_keep_the_data_in_the_unit_interval(n
         assert np.all(W != 0)  # every direction sees every input
     assert H.min() > -1e-6
     assert H.max() < 1 + 1e-6
+
+
+def test_a_number_of_directions_becomes_directions_and_other_maps_stay():
+    Z = np.random.default_rng(0).uniform(size=(50, 3))
+    chosen = Projection(5).initialised(Z, 1, np.float32)
+    np.testing.assert_allclose(chosen.weight, directions(Z, 5, 1), rtol=1e-6)
+    assert chosen.weight.dtype == np.float32
+    for ready in (chosen, Columns((2, 0)), Identity()):
+        assert ready.initialised(Z, 1, np.float32) is ready
+    np.testing.assert_array_equal(Columns((2, 0))(Z), Z[:, [2, 0]])
+    np.testing.assert_array_equal(Identity()(Z), Z)

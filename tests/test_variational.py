@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from overtone.gp.variational import Full, Joint
 from tests.posteriors import KINDS, root, shaken
 from tests.reference.gp import kl
 
@@ -44,6 +45,22 @@ def test_start(kind):
     q = KINDS[kind](SHAPE, 0.5, np.float64)
     assert not np.any(q.mean)
     np.testing.assert_allclose(covariances(q), np.broadcast_to(0.5 * np.eye(5), (2, 3, 5, 5)), atol=0.05)
+
+
+def test_a_joint_posterior_is_a_full_one_over_all_blocks():
+    q, dense = Joint.start(SHAPE, 0.5, np.float64), Full.start((1, 3, 10), 0.5, np.float64)
+    assert jax.tree.structure(q) == jax.tree.structure(dense)
+    for ours, theirs in zip(jax.tree.leaves(q), jax.tree.leaves(dense), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_projections_and_spreads_agree_with_dense_gaussians(kind):
+    q, A = posterior(kind), np.random.default_rng(1).normal(size=(10, 4))
+    S, blocks = covariances(q), A.reshape(2, 5, 4)
+    np.testing.assert_allclose(q.project(jnp.asarray(A)), np.einsum("bmn,bpm->np", blocks, q.mean), rtol=1e-12)
+    spread = np.einsum("bmn,bpmk,bkn->np", blocks, S, blocks)
+    np.testing.assert_allclose(q.spread(jnp.asarray(A)), spread, rtol=1e-10)
 
 
 def test_the_ones_and_zeros_of_a_triangular_factor_have_no_gradient():

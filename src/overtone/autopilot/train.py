@@ -109,7 +109,8 @@ class _Stages:
         callbacks.append(StopWhen(self.run.stop))
         if self.run.checkpoint is not None:
             about = {k: v for k, v in vars(plan).items() if k != "reasons"}
-            identity = {**about, "steps": steps, "objective": aim, "data": digest(*self.rows), "version": __version__}
+            identity = {**about, "max_steps": plan.steps, "steps": steps, "objective": aim, "version": __version__}
+            identity["data"] = digest(*self.rows)
             callbacks.append(Checkpoint(self.run.checkpoint, f"{plan.num_layers}-layers", identity))
         fitted = fit(
             model,

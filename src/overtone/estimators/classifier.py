@@ -37,7 +37,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         X, y = self._validated(config.missing, X, _plain(y), dtype=list(PRECISIONS), ensure_min_samples=2)
         check_classification_targets(y)
         X, rows = self._complete(config, np.asarray(X))
-        self.classes_, place = np.unique(column_or_1d(y, warn=True)[rows], return_inverse=True)
+        self.classes_, codes = np.unique(column_or_1d(y, warn=True)[rows], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"all rows are of the class {self.classes_.tolist()[0]!r}; a fit needs at least two.")
         likelihood = config.likelihood
@@ -47,14 +47,14 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
             raise ValueError(
                 f"likelihood='bernoulli' is for two classes, but y has {len(self.classes_)}; use 'softmax'."
             )
-        Y = place.reshape(-1, 1).astype(np.float64)
+        Y = codes.reshape(-1, 1).astype(np.float64)
         run, why = Run(False, stop or (lambda: False), checkpoint), f"The target has {len(self.classes_)} classes."
         return self._fit(config, X, Y, run, likelihood, why)
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""
-        (found,) = self._over_rows(predictions.probabilities, X)
-        return found / found.sum(axis=1, keepdims=True)
+        (probabilities,) = self._over_rows(predictions.probabilities, X)
+        return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each row."""
@@ -66,17 +66,17 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def evaluate(self, X, y) -> dict[str, float]:
         """Return `accuracy`, mean `log_density` of a label, and `brier`: the mean squared distance of probabilities."""
-        Y, found, density = self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y)
+        Y, probabilities, density = self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y)
         kept = ~np.isnan(density)
         if not kept.any():
             raise ValueError("X has no row without missing values; there is nothing to compare.")
-        Y, found, density = Y[kept], found[kept], density[kept]
+        Y, probabilities, density = Y[kept], probabilities[kept], density[kept]
         right = Y == np.arange(len(self.classes_))
         return {
             "rows": len(Y),
-            "accuracy": float(np.mean(np.argmax(found, axis=1) == Y[:, 0])),
+            "accuracy": float(np.mean(np.argmax(probabilities, axis=1) == Y[:, 0])),
             "log_density": float(np.mean(density)),
-            "brier": float(np.mean(np.sum((found - right) ** 2, axis=1))),
+            "brier": float(np.mean(np.sum((probabilities - right) ** 2, axis=1))),
         }
 
     def elbo(self, X, y, n_samples: int = 64) -> float:
@@ -105,14 +105,14 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         self.classes_ = np.array(about["classes"], np.dtype(about["classes_dtype"]))
 
 
-def _decided(found: np.ndarray) -> np.ndarray:
+def _decided(probabilities: np.ndarray) -> np.ndarray:
     """Return probabilities or draws, or raise an error where a row has no class because its inputs are missing."""
-    if num := int(np.isnan(found).any(axis=1).sum()):
+    if num := int(np.isnan(probabilities).any(axis=1).sum()):
         raise ValueError(
             f"X has {num} rows with missing values, for which this model (missing='drop') predicts no class; leave "
             f"them out, or use predict_proba, which is NaN there."
         )
-    return found
+    return probabilities
 
 
 def _plain(y: Any) -> Any:

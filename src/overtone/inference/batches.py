@@ -21,9 +21,9 @@ class Batches:
         if self.batch_size == self.num_data:
             return tuple(a[None] for a in self.arrays)
         position = np.arange(first * self.batch_size, (first + num) * self.batch_size)
-        epoch, place = np.divmod(position, self.num_data)
+        epoch, index = np.divmod(position, self.num_data)
         rows = np.empty_like(position)
         for e in range(epoch[0], epoch[-1] + 1):
             order = np.random.default_rng([self.seed, e]).permutation(self.num_data)
-            rows[epoch == e] = order[place[epoch == e]]
+            rows[epoch == e] = order[index[epoch == e]]
         return tuple(a[rows].reshape(num, self.batch_size, *a.shape[1:]) for a in self.arrays)

@@ -75,7 +75,7 @@ class Checkpoint(Callback):
 
 def digest(*arrays: np.ndarray) -> str:
     """Return a short name for the contents of arrays."""
-    found = hashlib.sha256()
+    contents = hashlib.sha256()
     for array in arrays:
-        found.update(str((array.shape, array.dtype)).encode() + np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()[:16]
+        contents.update(str((array.shape, array.dtype)).encode() + np.ascontiguousarray(array).tobytes())
+    return contents.hexdigest()[:16]

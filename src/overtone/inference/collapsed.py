@@ -113,12 +113,12 @@ def best_scales(
     """
     e, Q = np.linalg.eigh(gram)
     e, b = np.maximum(e, 0)[:, None], Q.T @ projected.T  # (M, 1), (M, P)
-    found = []
+    candidates = []
     for scale in scales:
         explained = np.stack([np.sum(scale * b**2 / (noise + scale * e), axis=0) for noise in noises], axis=1)  # (P, K)
         misfit = np.maximum(squares[:, None] - explained, 0)
         volume = np.sum(np.log1p(scale * e / noises), axis=0)
         bound = -0.5 * (num_data * np.log(2 * np.pi * noises) + misfit / noises + volume)
-        found.append((np.sum(np.max(bound, axis=1)), scale, noises[np.argmax(bound, axis=1)]))
-    _, scale, noise = max(found, key=lambda each: each[0])
+        candidates.append((np.sum(np.max(bound, axis=1)), scale, noises[np.argmax(bound, axis=1)]))
+    _, scale, noise = max(candidates, key=lambda each: each[0])
     return float(scale), noise

@@ -74,7 +74,7 @@ def with_optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: 
     return eqx.tree_at(lambda m: m.layers[-1].q, model, optimal_output(model, gram, projected))
 
 
-def with_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float[Array, "P M"]) -> DeepGP:
+def with_output(model: DeepGP, gram: Array | np.ndarray, projected: Array | np.ndarray) -> DeepGP:
     """Return the model with the output layer's q(v) at its optimum for these sums."""
     return eqx.tree_at(lambda m: m.layers[-1].q, model, quickly_compiled(optimal_output)(model, gram, projected))
 

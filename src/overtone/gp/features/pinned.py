@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 from overtone.gp.features.base import AbstractInducingFeatures, per_dimension
 from overtone.gp.features.ends import Ends, ends, signs, unit_kernel
 from overtone.gp.features.fourier import fixed_interval, matern, shared_frequencies
-from overtone.gp.features.pinned_marginals import Place, pinned_marginals
+from overtone.gp.features.pinned_marginals import Positions, pinned_marginals
 from overtone.gp.kernels import AbstractMatern
 from overtone.gp.variational import AbstractGaussian
 from overtone.numerics.linalg import Identity
@@ -82,20 +82,24 @@ class PinnedFourier(AbstractInducingFeatures):
     def features(self, kernel, x: Float[Array, " N"], precision) -> Float[Array, "M N"]:
         """Return g(x) of a model in this precision, which decides what v3 is where next to nothing is left of s(b)."""
         kernel = self._checked(kernel)
-        place = self._at(kernel, x)
-        known = ends(type(kernel), self.num_frequencies, place.rho, precision)
-        waves: Any = sinusoids(place.position, self.num_frequencies)
-        e = self._extrapolations(kernel, known, place, (known.B * known.amplitude) @ waves)
-        return self._combined(kernel, known, jnp.concatenate([waves * (place.beyond == 0), e]))
+        positions = self._at(kernel, x)
+        constants = ends(type(kernel), self.num_frequencies, positions.rho, precision)
+        waves: Any = sinusoids(positions.position, self.num_frequencies)
+        e = self._extrapolations(kernel, constants, positions, (constants.B * constants.amplitude) @ waves)
+        return self._combined(kernel, constants, jnp.concatenate([waves * (positions.beyond == 0), e]))
 
-    def _extrapolations(self, kernel, known: Ends, place: Place, h: Float[Array, "state N"]) -> Float[Array, "four N"]:
+    def _extrapolations(
+        self, kernel, constants: Ends, positions: Positions, h: Float[Array, "state N"]
+    ) -> Float[Array, "four N"]:
         """Return c(x - a) and v3's features inside, c(a - x) before, c(x - b) after; each is zero elsewhere."""
-        unit, position, beyond = unit_kernel(type(kernel), place.rho.dtype), place.position, place.beyond
-        from_a, from_b, outside = (unit.extrapolation(place.rho * r) for r in (position, 1 - position, jnp.abs(beyond)))
-        near = jnp.concatenate([from_a, known.third @ jnp.concatenate([from_a, from_b, h])])
+        unit, position, beyond = unit_kernel(type(kernel), positions.rho.dtype), positions.position, positions.beyond
+        from_a, from_b, outside = (
+            unit.extrapolation(positions.rho * r) for r in (position, 1 - position, jnp.abs(beyond))
+        )
+        near = jnp.concatenate([from_a, constants.third @ jnp.concatenate([from_a, from_b, h])])
         return jnp.concatenate([near * (beyond == 0), outside * (beyond < 0), outside * (beyond > 0)])
 
-    def _combined(self, kernel: AbstractMatern, known: Ends, parts: Float[Array, "K R"]) -> Float[Array, "M R"]:
+    def _combined(self, kernel: AbstractMatern, constants: Ends, parts: Float[Array, "K R"]) -> Float[Array, "M R"]:
         """Return the features, or anything linear in them, from the same of sinusoids and extrapolations.
 
         Inside: 1. L^T c(x - a), 2. psi / sqrt(d), 3. what is left of s(b).
@@ -104,9 +108,9 @@ class PinnedFourier(AbstractInducingFeatures):
         size = self.num_states
         waves, (from_a, third, before, after) = parts[: -4 * size], jnp.split(parts[-4 * size :], 4)
         L = jnp.asarray(np.linalg.cholesky(kernel.state_correlation), parts.dtype)
-        F, gap, last = jnp.split(known.after, 3, axis=1)
+        F, gap, last = jnp.split(constants.after, 3, axis=1)
         first = L.T @ (from_a + signs(self.num_states - 1)[:, None] * before + F.T @ after)
-        second = known.amplitude[:, None] * waves + known.B.T @ (gap.T @ after - from_a)
+        second = constants.amplitude[:, None] * waves + constants.B.T @ (gap.T @ after - from_a)
         return jnp.sqrt(kernel.variance) * jnp.concatenate([first, second, third + last.T @ after])
 
     def finer(self, least=100):
@@ -116,14 +120,14 @@ class PinnedFourier(AbstractInducingFeatures):
         """v1 and v2 are among the finer ones; v3 is what the further sinusoids and the finer v3 say of s(b)."""
         kernel, size = self._checked(kernel), self.num_states
         rho = kernel.rate * self.width
-        known, more_known = (ends(type(kernel), f.num_frequencies, rho, self.a.dtype) for f in (self, finer))
+        constants, more_known = (ends(type(kernel), f.num_frequencies, rho, self.a.dtype) for f in (self, finer))
         first, second, third = v[..., :size], v[..., size:-size], v[..., -size:]
         shared = shared_frequencies(self, finer)
         further = second.at[..., shared].set(0)
         _, gap, last = jnp.split(more_known.after, 3, axis=1)
         left = further @ (gap @ more_known.B).T + third @ last.T  # of s(b)
         P = np.asarray(kernel.state_correlation) * signs(self.num_states - 1)
-        whiten = known.third[:, size : 2 * size] @ jnp.asarray(np.linalg.inv(P), v.dtype)
+        whiten = constants.third[:, size : 2 * size] @ jnp.asarray(np.linalg.inv(P), v.dtype)
         return jnp.concatenate([first, second[..., shared], left @ whiten.T], axis=-1)
 
     def normal_equations(self, kernel, X, Y, weights):
@@ -133,24 +137,24 @@ class PinnedFourier(AbstractInducingFeatures):
         precision, widest = self.a.dtype, jax.dtypes.canonicalize_dtype(jnp.float64)
         given = self, self._checked(kernel), X[:, 0], Y, weights
         wide, kernel, x, Y, weights = jax.tree.map(lambda leaf: leaf.astype(widest), given)
-        known = ends(type(kernel), wide.num_frequencies, kernel.rate * wide.width, precision)
-        low, none = known.B * known.amplitude, jnp.zeros((1, 4 * wide.num_frequencies + 1), widest)
+        constants = ends(type(kernel), wide.num_frequencies, kernel.rate * wide.width, precision)
+        low, none = constants.B * constants.amplitude, jnp.zeros((1, 4 * wide.num_frequencies + 1), widest)
 
         def of_rows(x, Y, weights, is_row):
-            place, weights = wide._at(kernel, x), weights * is_row
-            h = evaluate(none, (low,), place.position)[1][0]
-            e = wide._extrapolations(kernel, known, place, h)
-            inside, we = weights * (place.beyond == 0), weights * e
+            positions, weights = wide._at(kernel, x), weights * is_row
+            h = evaluate(none, (low,), positions.position)[1][0]
+            e = wide._extrapolations(kernel, constants, positions, h)
+            inside, we = weights * (positions.beyond == 0), weights * e
             factors = we[: 2 * wide.num_states], inside * Y.T
-            found: Any = sums(inside[None], factors, place.position, wide.num_frequencies)
+            found: Any = sums(inside[None], factors, positions.position, wide.num_frequencies)
             squares, (crossed, with_Y) = found
             return squares[0], jnp.pad(crossed, ((0, len(e) - len(crossed)), (0, 0))), with_Y, we @ e.T, we @ Y
 
         squares, crossed, with_Y, ee, eY = sum_over_chunks(of_rows, x, Y, weights)
         parts = jnp.block([[gram_of_sums(squares), crossed.T], [crossed, ee]])
-        gram = wide._combined(kernel, known, wide._combined(kernel, known, parts).T)
+        gram = wide._combined(kernel, constants, wide._combined(kernel, constants, parts).T)
         left = jnp.sum(weights) * kernel.variance - jnp.trace(gram)
-        return gram, wide._combined(kernel, known, jnp.concatenate([with_Y.T, eY])), left
+        return gram, wide._combined(kernel, constants, jnp.concatenate([with_Y.T, eY])), left
 
     def marginals(self, kernel, q, X):
         """Return the default's result in O(M) for each row: quadratic forms are trigonometric polynomials."""
@@ -162,15 +166,15 @@ class PinnedFourier(AbstractInducingFeatures):
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"], Float[Array, " N"]]:
         """Return the mean of f(x) under q, the variance that comes from q, and the variance that is unexplained."""
         kernel = self._checked(kernel)
-        place = self._at(kernel, X[:, 0])
-        known = ends(type(kernel), self.num_frequencies, place.rho, self.a.dtype)
-        mean, spread, left = pinned_marginals(type(kernel), known, place, q)
+        positions = self._at(kernel, X[:, 0])
+        constants = ends(type(kernel), self.num_frequencies, positions.rho, self.a.dtype)
+        mean, spread, left = pinned_marginals(type(kernel), constants, positions, q)
         return (jnp.sqrt(kernel.variance) * mean).T, (kernel.variance * spread).T, kernel.variance * left
 
-    def _at(self, kernel: AbstractMatern, x: Float[Array, " N"]) -> Place:
+    def _at(self, kernel: AbstractMatern, x: Float[Array, " N"]) -> Positions:
         relative = (x - self.a) / self.width
         position = jnp.clip(relative, 0, 1)
-        return Place(position, relative - position, kernel.rate * self.width)
+        return Positions(position, relative - position, kernel.rate * self.width)
 
     def _checked(self, kernel) -> AbstractMatern:
         kernel = matern(kernel)

@@ -23,7 +23,7 @@ from overtone.numerics.quadratic import quadratic_forms, sum_of_diagonal
 from overtone.numerics.trigpoly import evaluate
 
 
-class Place(eqx.Module):
+class Positions(eqx.Module):
     """Where inputs lie in [0, 1], and how far beyond it, both in units of b - a; rho = lam (b - a)."""
 
     position: Float[Array, " N"]
@@ -40,24 +40,24 @@ class Forms(eqx.Module):
 
 
 def pinned_marginals(
-    kind: type[AbstractMatern], ends: Ends, place: Place, q: AbstractGaussian
+    kind: type[AbstractMatern], ends: Ends, positions: Positions, q: AbstractGaussian
 ) -> tuple[Float[Array, "P N"], Float[Array, "P N"], Float[Array, " N"]]:
     """Return the mean of f(x) under q, which has one block, its variance from q, and the prior variance left."""
-    size, dtype, rho = kind.order + 1, place.rho.dtype, place.rho
+    size, dtype, rho = kind.order + 1, positions.rho.dtype, positions.rho
     L = np.linalg.cholesky(kind.state_correlation).astype(dtype)
     m1, m2, m3 = _split(q.mean[0].T, size)
     mean, forms = jnp.concatenate([L @ m1, ends.B @ m2, m3]), _forms(L, ends, q)
 
     low = m2.T * ends.amplitude, ends.B * ends.amplitude, forms.crossed.reshape(-1, len(ends.amplitude))
-    squares, (means, h, crossed) = evaluate(forms.squares, low, place.position)
+    squares, (means, h, crossed) = evaluate(forms.squares, low, positions.position)
 
     # The extrapolations, and the maps from z to their coefficients.
-    distances = place.position, 1 - place.position, jnp.abs(place.beyond)
+    distances = positions.position, 1 - positions.position, jnp.abs(positions.beyond)
     from_a, from_b, outside = (unit_kernel(kind, dtype).extrapolation(rho * r) for r in distances)
-    inside = (place.beyond == 0).astype(dtype)
+    inside = (positions.beyond == 0).astype(dtype)
     third = ends.third @ jnp.concatenate([from_a, from_b, h])
     near = inside * jnp.concatenate([from_a, third])
-    before, after = outside * (place.beyond < 0), outside * (place.beyond > 0)
+    before, after = outside * (positions.beyond < 0), outside * (positions.beyond > 0)
     eye, zero = np.eye(size, dtype=dtype), np.zeros((size, size), dtype)
     first = np.block([[signs(kind.order)[:, None].astype(dtype) * eye, zero, zero]])
     parts = (np.block([[eye, -eye, zero], [zero, zero, eye]]), near), (first, before), (ends.after, after)
@@ -80,9 +80,9 @@ def _forms(L: np.ndarray, ends: Ends, q: AbstractGaussian) -> Forms:
     factor = None if q.factor is None else _forms_of_factor(L, ends, *q.factor, q.triangular)
     diagonal = None if q.variances is None else _forms_of_diagonal(L, ends, q.variances[0])
     if diagonal is None or factor is None:
-        found = factor or diagonal
-        assert found is not None
-        return found
+        only = factor or diagonal
+        assert only is not None
+        return only
     padded = jnp.concatenate([diagonal.crossed, jnp.zeros_like(diagonal.crossed)], axis=1)
     diagonal = eqx.tree_at(lambda forms: forms.crossed, diagonal, padded)
     return jax.tree.map(jnp.add, diagonal, factor)
