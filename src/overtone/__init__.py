@@ -35,7 +35,7 @@ NAMES = {
     "app": "plots",
 }
 HOMES = {name: module for module, names in NAMES.items() for name in names.split()}
-__all__ = [*HOMES]
+__all__ = [*HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -58,11 +58,11 @@ def _fine_layer(plan: Plan) -> Layer:
 
 
 def _likelihood(plan: Plan) -> AbstractFamily:
-    kind: Any = part(LIKELIHOODS, plan.likelihood)
+    kind = part(LIKELIHOODS, plan.likelihood)
     if kind is Gaussian and plan.band_limited:
         return Gaussian(plan.noise, BAND_LIMIT.least_noise)
-    has_noise = issubclass(kind, AbstractNoise | FlexibleNoise)
-    return kind(plan.noise) if has_noise else kind()
+    noise = (plan.noise,) if issubclass(kind, AbstractNoise | FlexibleNoise) else ()
+    return kind(*noise)
 
 
 def objective(plan: Plan) -> AbstractObjective:

@@ -283,7 +283,7 @@ def additive(kernel: AbstractKernel, num_dims: int, dtype: Any) -> AbstractKerne
     if isinstance(kernel.variance, (int, float)):
         kernel = eqx.tree_at(lambda k: k.variance, kernel, kernel.variance / num_dims)
     parts: Any = as_parameters(kernel, dtype, (num_dims,))
-    return Additive(parts)
+    return Additive(jax.tree.map(lambda a: jnp.broadcast_to(a, (num_dims,)) if a.ndim == 0 else a, parts))
 
 
 def _terms(kernel: AbstractKernel, kind: Callable) -> tuple[AbstractKernel, ...]:

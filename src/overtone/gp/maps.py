@@ -7,10 +7,9 @@ inputs, and belongs to the model: a prediction never depends on the other rows o
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 
-from overtone.numerics.params import Fixed, Param
+from overtone.numerics.params import Fixed, Param, as_array
 
 
 class Affine(eqx.Module):
@@ -59,9 +58,8 @@ class Projection(eqx.Module):
         return 0.5 + (Z - 0.5) @ self.weight
 
     def initialised(self, Z: np.ndarray, seed: int, dtype: Any) -> "Projection":
-        if not isinstance(self.weight, int):
-            return self
-        return Projection(jax.device_put(directions(Z, self.weight, seed).astype(dtype)))
+        weight = directions(Z, self.weight, seed) if isinstance(self.weight, int) else self.weight
+        return Projection(as_array(weight, dtype))
 
 
 class Columns(eqx.Module):

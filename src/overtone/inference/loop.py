@@ -7,6 +7,7 @@ divergence are callbacks (see `overtone.inference.callbacks`), which see the tra
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -85,6 +86,9 @@ def fit(
     return Fitted(model, state, training.history())
 
 
+_with_extra_args = lru_cache(maxsize=64)(optax.with_extra_args_support)  # one object, so that programs are shared
+
+
 class Training:
     """A fit on its way: parameters, the states of optimiser and objective, and what callbacks may change.
 
@@ -101,7 +105,7 @@ class Training:
         self.data = Rows(X, y.reshape(len(y), -1))
         model, self.first_objective_state = objective.init(model, self.data)
         params, self.static = eqx.partition(model, trainable(model))
-        self.packing, self.optim = Packing(params, elementwise), optax.with_extra_args_support(optim)
+        self.packing, self.optim = Packing(params, elementwise), _with_extra_args(optim)
         self.init_optim = jax.jit(self.optim.init)
         self.good = self.packing.pack(params)  # the last parameters that are known to have a finite loss
         self.state = self.start_from(self.good)

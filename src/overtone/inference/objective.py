@@ -32,14 +32,14 @@ class AbstractObjective(eqx.Module):
     full_batch: eqx.AbstractClassVar[bool]  # does it need all rows at each step?
 
     @abstractmethod
-    def init(self, model: DeepGP, data: Rows) -> tuple[DeepGP, Any]:
+    def init(self, model: Any, data: Rows) -> tuple[Any, Any]:
         """Return the model as it is trained, and the state before the first step."""
 
     @abstractmethod
-    def loss(self, model: DeepGP, state: Any, key: PRNGKeyArray, batch: Rows) -> tuple[Float[Array, ""], Any]:
+    def loss(self, model: Any, state: Any, key: PRNGKeyArray, batch: Rows) -> tuple[Float[Array, ""], Any]:
         """Return minus the objective per row, and the next state."""
 
-    def finish(self, model: DeepGP, state: Any, key: PRNGKeyArray, data: Rows | None = None) -> DeepGP:
+    def finish(self, model: Any, state: Any, key: PRNGKeyArray, data: Rows | None = None) -> Any:
         """Return the trained model with what these rows, or the state alone, say in closed form."""
         return model
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from overtone.gp.layers import Layer
 from overtone.gp.likelihoods import Gaussian
 from overtone.gp.model import DeepGP
 from overtone.gp.variational import Full, MeanField
@@ -63,7 +64,9 @@ def natural_parameters(gram, projected, noise):
 
 def without_output(model: DeepGP) -> DeepGP:
     """Return the model with the prior as q(v) of its output layer, not to be trained: sums over rows will say it."""
-    layer = model.output
+    layer = model.layers[-1]
+    if not isinstance(layer, Layer):
+        raise TypeError(f"the output layer in closed form must be a Layer, got {type(layer).__name__}; or use Elbo.")
     dtype, size = unwrap(layer.q).mean.dtype, layer.features.num_features
     prior = jax.tree.map(Fixed, MeanField.start((1, layer.num_outputs, size), 1.0, dtype))
     return eqx.tree_at(lambda m: m.layers[-1].q, model, prior)

@@ -70,7 +70,7 @@ def is_wrapper(leaf: Any) -> bool:
 
 def is_number(leaf: Any) -> bool:
     """Return whether a leaf is a Python number that still has to become a parameter."""
-    return isinstance(leaf, Real) and not isinstance(leaf, (bool, np.generic))
+    return isinstance(leaf, Real) and not isinstance(leaf, bool)
 
 
 def unwrap(tree: T) -> T:
@@ -89,6 +89,11 @@ def as_parameters(tree: T, dtype: Any, shape: tuple[int, ...] = ()) -> T:
         return leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf
 
     return jax.tree.map(convert, tree)
+
+
+def as_array(leaf: Any, dtype: Any) -> Any:
+    """Return an array that is trained without any constraint; a wrapper keeps its own."""
+    return as_parameters(leaf, dtype) if is_wrapper(leaf) else jax.device_put(np.asarray(leaf, dtype))
 
 
 def trainable(tree: T) -> T:

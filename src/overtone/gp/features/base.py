@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 from overtone.gp.kernels import AbstractKernel, Additive, additive, with_lengthscales
 from overtone.gp.variational import AbstractGaussian
 from overtone.numerics.linalg import AbstractPSDOperator, BlockDiagonal
-from overtone.numerics.params import as_parameters, is_wrapper
+from overtone.numerics.params import as_array, as_parameters, is_wrapper
 
 
 class AbstractInducingFeatures(eqx.Module):
@@ -43,7 +43,8 @@ class AbstractInducingFeatures(eqx.Module):
 
         first: is this the first layer, whose inputs stay where they are? learned: do the inputs move in training?
         """
-        return with_lengthscales(kernel, H.shape[1], dtype), as_parameters(self, dtype)
+        free = jax.tree.map(lambda leaf: as_array(leaf, dtype) if isinstance(leaf, np.ndarray) else leaf, self)
+        return with_lengthscales(kernel, H.shape[1], dtype), as_parameters(free, dtype)
 
     @property
     def num_blocks(self) -> int:

@@ -132,11 +132,13 @@ class PinnedFourier(AbstractInducingFeatures):
 
     def normal_equations(self, kernel, X, Y, weights):
         """Take O(M) for each row: products of two sinusoids are sums of two, so 4M + 1 sums over rows say it all."""
-        if len(X) * self.num_features**2 < WORTH_COMPILING:
-            return AbstractInducingFeatures.normal_equations(self, kernel, X, Y, weights)
         precision, widest = self.a.dtype, jax.dtypes.canonicalize_dtype(jnp.float64)
         given = self, self._checked(kernel), X[:, 0], Y, weights
         wide, kernel, x, Y, weights = jax.tree.map(lambda leaf: leaf.astype(widest), given)
+        if len(X) * self.num_features**2 < WORTH_COMPILING:
+            A = wide.features(kernel, x, precision)
+            gram = (A * weights) @ A.T
+            return gram, (A * weights) @ Y, jnp.sum(weights) * kernel.variance - jnp.trace(gram)
         constants = ends(type(kernel), wide.num_frequencies, kernel.rate * wide.width, precision)
         low, none = constants.B * constants.amplitude, jnp.zeros((1, 4 * wide.num_frequencies + 1), widest)
 

@@ -2,7 +2,6 @@
 
 import warnings
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.cluster.vq import kmeans2
@@ -10,7 +9,7 @@ from scipy.cluster.vq import kmeans2
 from overtone.gp.features.base import AbstractInducingFeatures
 from overtone.gp.kernels import with_lengthscales
 from overtone.numerics.linalg import Dense
-from overtone.numerics.params import Param
+from overtone.numerics.params import Param, as_array
 
 KMEANS_ROWS = 20_000  # at most
 
@@ -29,8 +28,8 @@ class InducingPoints(AbstractInducingFeatures):
         return self.Z if isinstance(self.Z, int) else self.Z.shape[0]
 
     def initialised(self, kernel, H, *, first, learned, seed, dtype):
-        Z = jax.device_put(kmeans_centres(H, self.Z, seed).astype(dtype)) if isinstance(self.Z, int) else self.Z
-        return with_lengthscales(kernel, H.shape[1], dtype), InducingPoints(Z)
+        Z = kmeans_centres(H, self.Z, seed) if isinstance(self.Z, int) else self.Z
+        return with_lengthscales(kernel, H.shape[1], dtype), InducingPoints(as_array(Z, dtype))
 
     def Kuu(self, kernel):
         rounding = 4 * self.num_features * jnp.finfo(self.Z.dtype).eps

@@ -59,7 +59,7 @@ class Mixture(eqx.Module):
             return self._average(_mean_absolute(self.means - mean, self.variances + var))
 
         between_draws = self._average(jax.lax.map(distance_to_all, (self.means, self.variances)))
-        return self._average(_mean_absolute(y - self.means, self.variances)) - 0.5 * between_draws
+        return self._average(_mean_absolute(jnp.asarray(y) - self.means, self.variances)) - 0.5 * between_draws
 
     def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """Return the value below which a share `level` of the mass lies, by Newton's method.
