@@ -55,7 +55,9 @@ def test_a_number_of_directions_becomes_directions_and_other_maps_stay():
     chosen = Projection(5).initialised(Z, 1, np.float32)
     np.testing.assert_allclose(chosen.weight, directions(Z, 5, 1), rtol=1e-6)
     assert chosen.weight.dtype == np.float32
-    for ready in (chosen, Columns((2, 0)), Identity()):
+    again = chosen.initialised(Z, 2, np.float32)  # another seed changes nothing
+    np.testing.assert_array_equal(again.weight, chosen.weight)
+    for ready in (Columns((2, 0)), Identity()):
         assert ready.initialised(Z, 1, np.float32) is ready
     np.testing.assert_array_equal(Columns((2, 0))(Z), Z[:, [2, 0]])
     np.testing.assert_array_equal(Identity()(Z), Z)
