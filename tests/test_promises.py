@@ -127,7 +127,8 @@ def test_the_demo_writes_its_table_and_pictures(tmp_path, capsys):
 def test_the_demo_leaves_the_working_tree_clean():
     """README's two commands work in either order: the demo writes nothing that is committed."""
     root = Path(__file__).parent.parent
-    commands = subprocess.run(["make", "--no-print-directory", "-n", "demo"], cwd=root, capture_output=True, text=True, check=True).stdout
+    dry_run = ["make", "--no-print-directory", "-n", "demo"]
+    commands = subprocess.run(dry_run, cwd=root, capture_output=True, text=True, check=True).stdout
     assert commands.splitlines()[-1].endswith("-m overtone.app.demo")  # without a folder, so that the default counts
     assert build_parser().parse_args(["demo"]).out == str(FOLDER)
     if not (root / ".git").exists():
