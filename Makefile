@@ -25,6 +25,7 @@ test: .venv/ready lint
 # The lower bounds of pyproject.toml are true: the same tests with the oldest versions that they allow.
 .venv-oldest/ready: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 	.venv-oldest/bin/python -m pip install --quiet --constraint constraints-oldest.txt --editable . --group dev
 	touch .venv-oldest/ready
 
