@@ -30,7 +30,7 @@ class _Planner:
     """The decisions, each of which may depend on those before it."""
 
     def __init__(self, config: Config, X: np.ndarray, y: np.ndarray):
-        self.config, self.X, self.y = config, X, y
+        self.config, self.X = config, X
         self.num_rows, self.num_inputs = X.shape
         self.series, self.paper = self.num_inputs == 1, config.preset == "paper"
         self.reasons: dict[str, str] = {}
@@ -74,7 +74,8 @@ class _Planner:
             kl_anneal_steps=OBJECTIVE.anneal_steps if output == "natural" else 0,
             kl_addends=FINE.kl_weight if output == "natural" else 1.0,
             num_samples=config.n_samples,
-            learning_rate=config.learning_rate or (0.01 if self.points else 0.05),
+            learning_rate=config.learning_rate
+            or (OBJECTIVE.learning_rate_points if self.points else OBJECTIVE.learning_rate),
             batch_size=config.batch_size,
             steps=config.max_steps or (TIME.unlimited if config.max_time else TIME.steps),
             seconds=config.max_time,
@@ -135,20 +136,20 @@ class _Planner:
                 f"n_inducing={self.num_inducing} frequencies are far too few for this series, whose waves ask for "
                 f"about {wanted}; use n_inducing='auto', or more of them.",
                 TooFewFrequenciesWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
 
     def decide_depths(self, most_layers: int) -> tuple[int, ...]:
         if self.config.n_layers != "auto" or self.config.method != "id-dgp" or not self.pinned:
             return (most_layers,)
         if not self.series:
-            self.reasons["n_layers"] = "Several inputs interact, which one layer of directions shows only in part: two."
+            self.reasons["n_layers"] = "One layer shows interactions of several inputs only in part, so there are two."
             return (2,)
         if self.num_inducing > DEPTH.max_frequencies:
             long = self.num_rows * self.num_inducing > DEPTH.max_products
             if long or self.is_band_limited():
                 self.reasons["n_layers"] = (
-                    f"The series has {self.num_inducing} frequencies, which need all the time: one."
+                    f"The series has {self.num_inducing} frequencies, which need all the time, so there is one layer."
                 )
                 return (1,)
         self.reasons["n_layers"] = "One layer is trained, then two, and the model that predicts better is kept."
@@ -259,18 +260,15 @@ class _Planner:
         if likelihood == "auto":
             likelihood = "flexible" if output == "natural" else "gaussian"
             flexible = "Noise may vary with the inputs, with tails and skew: there are rows enough to learn how."
-            self.reasons["likelihood"] = (
-                flexible if output == "natural" else "One noise variance, as the closed form needs."
-            )
+            single = "There is one noise variance" + (", as the closed form needs." if output == "collapsed" else ".")
+            self.reasons["likelihood"] = flexible if output == "natural" else single
         return output, likelihood
 
     def decide_held_out(self) -> int:
         num = min(int(HOLD_OUT.share * self.num_rows), HOLD_OUT.max_rows)
         num = num if num >= HOLD_OUT.min_rows and not self.paper else 0
-        why = (
-            f"{num} rows ({self.config.held_out}) tell when to stop."
-            if num
-            else "All rows are trained on: they are few."
+        none = (
+            "The paper's preset trains on all rows." if self.paper else "All rows are trained on, since they are few."
         )
-        self.reasons["held_out"] = why
+        self.reasons["held_out"] = f"{num} rows ({self.config.held_out}) tell when to stop." if num else none
         return num

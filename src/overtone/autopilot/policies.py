@@ -101,11 +101,13 @@ class BandLimitPolicy:
 
 @dataclass(frozen=True)
 class ObjectivePolicy:
-    """How the output layer is found, and how long the divergence of hidden layers is annealed."""
+    """How the output layer is found, how fast training goes, and how long the hidden layers' divergence is annealed."""
 
     collapsed_rows_series: int = 4096  # taken as one batch
     collapsed_rows_table: int = 1024
     max_features: int = 3000  # whose joint covariance is affordable, for one function
+    learning_rate: float = 0.05  # of Adam
+    learning_rate_points: float = 0.01  # inducing points are less steady
     anneal_steps: int = 1000  # until the divergence of hidden layers counts whole, with minibatches
 
 

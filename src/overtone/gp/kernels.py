@@ -10,7 +10,6 @@ work with every kernel, such as inducing points.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 from functools import reduce
 from math import comb, factorial
 from operator import add, mul
@@ -286,8 +285,9 @@ def additive(kernel: AbstractKernel, num_dims: int, dtype: Any) -> AbstractKerne
     return Additive(jax.tree.map(lambda a: jnp.broadcast_to(a, (num_dims,)) if a.ndim == 0 else a, parts))
 
 
-def _terms(kernel: AbstractKernel, kind: Callable) -> tuple[AbstractKernel, ...]:
-    return kernel.parts if isinstance(kernel, Sum | Product) and type(kernel) is kind else (kernel,)
+def _terms(kernel: Any, kind: Any) -> tuple[AbstractKernel, ...]:
+    """Return the parts of a kernel of this kind, so that sums of sums and products of products stay flat."""
+    return kernel.parts if isinstance(kernel, kind) else (kernel,)
 
 
 def _root(squared: Float[Array, ""]) -> Float[Array, ""]:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.gp.features.base import AbstractInducingFeatures
 from overtone.gp.kernels import AbstractKernel
-from overtone.gp.maps import Columns, Identity, Projection, unit_interval
+from overtone.gp.maps import Identity, Projection, unit_interval
 from overtone.gp.means import LinearMean, ZeroMean, linear_weight
 from overtone.gp.variational import AbstractGaussian, Full
 from overtone.numerics.params import Fixed, OptionalParam, Positive, as_parameters, unwrap
@@ -83,7 +83,7 @@ class Layer(AbstractLayer):
     q: Any = Full
     mean_function: Any = None  # an AbstractMean
     scaling: Any = None  # an Affine
-    projection: Identity | Projection | Columns = Identity()
+    projection: Any = Identity()  # or a Projection, or Columns
     noise: OptionalParam = None  # variance added between layers; 0 at the output
 
     @property
@@ -159,10 +159,6 @@ class SumOfLayers(AbstractLayer):
     @property
     def num_outputs(self):
         return self.parts[0].num_outputs
-
-    @property
-    def outputs(self) -> int | None:
-        return self.main.outputs
 
     @property
     def main(self):

@@ -52,15 +52,14 @@ class DeepGP(eqx.Module):
         X, y, dtype = np.asarray(X), columns(y), np.dtype(dtype)
         rows = np.unique(np.concatenate([np.arange(0, len(X), 1 + len(X) // START_ROWS), X.argmin(0), X.argmax(0)]))
         num_functions, H, layers = self.likelihood.num_functions(y), np.asarray(X[rows], float), []
-        for depth, layer in enumerate(self.layers):
-            last = depth == len(self.layers) - 1
-            num_outputs = num_functions if last else layer.main.outputs or H.shape[1]
-            with jax.enable_x64(True):
+        with jax.enable_x64(True):
+            for depth, layer in enumerate(self.layers):
+                last = depth == len(self.layers) - 1
+                num_outputs = num_functions if last else layer.main.outputs or H.shape[1]
                 settings: Any = {"first": depth == 0, "last": last, "seed": seed + depth, "dtype": dtype}
                 ready, H = layer.initialised(H, num_outputs, **settings)
-            layers.append(ready)
-        num_features = layers[-1].main.features.num_features
-        with jax.enable_x64(True):
+                layers.append(ready)
+            num_features = layers[-1].main.features.num_features
             return DeepGP(layers, self.likelihood.initialised(y, num_features, dtype))
 
     @property

@@ -5,11 +5,10 @@ import jax
 import jax.numpy as jnp
 
 from overtone.gp.likelihoods.base import expected_log_prob
-from overtone.inference.objective import AbstractObjective, KLWeights, Progress
-from overtone.numerics.params import unwrap
+from overtone.inference.objective import AbstractDrawn, KLWeights
 
 
-class ImportanceWeighted(AbstractObjective):
+class ImportanceWeighted(AbstractDrawn):
     """The importance-weighted bound: E[log mean_k exp E[log p(y | f_k)]] - KL over K draws of the hidden layers.
 
     The inner expectation is over the output layer, in closed form or by quadrature. It lies between the ELBO and the
@@ -18,19 +17,12 @@ class ImportanceWeighted(AbstractObjective):
 
     num_samples: int = eqx.field(static=True, default=4)
     kl: KLWeights = KLWeights()
-    full_batch = False
 
-    def init(self, model, data):
-        return model, Progress.start(data)
-
-    def loss(self, model, state, key, batch):
-        model, (X, y) = unwrap(model), batch
-        inputs, mean, var = model.propagate(model.draw_noise(key, self.num_samples, X.shape[0]), X)[-1]
-        each = expected_log_prob(model.likelihood_at(inputs), y, mean, var)
-        return _regularised(self, model, state, each, X)
+    def fit(self, likelihood, y, mean, var):
+        return _log_mean_exp(expected_log_prob(likelihood, y, mean, var))
 
 
-class PredictiveDensity(AbstractObjective):
+class PredictiveDensity(AbstractDrawn):
     """The log density of the prediction minus the divergence: the objective of deep sigma point processes.
 
     log mean_k E[p(y | f_k)] - KL is what a prediction is judged by, and no bound of the evidence (Jankowiak,
@@ -39,21 +31,12 @@ class PredictiveDensity(AbstractObjective):
 
     num_samples: int = eqx.field(static=True, default=8)
     kl: KLWeights = KLWeights()
-    full_batch = False
 
-    def init(self, model, data):
-        return model, Progress.start(data)
-
-    def loss(self, model, state, key, batch):
-        model, (X, y) = unwrap(model), batch
-        inputs, mean, var = model.propagate(model.draw_noise(key, self.num_samples, X.shape[0]), X)[-1]
-        each = model.likelihood_at(inputs).log_predictive(jnp.nan_to_num(y), mean, var)
-        each = jnp.where(jnp.isnan(y[:, : each.shape[-1]]), 0, each)
-        return _regularised(self, model, state, each, X)
+    def fit(self, likelihood, y, mean, var):
+        each = likelihood.log_predictive(jnp.nan_to_num(y), mean, var)
+        return _log_mean_exp(jnp.where(jnp.isnan(y[:, : each.shape[-1]]), 0, each))
 
 
-def _regularised(objective, model, state: Progress, each, X):
-    """Return minus the log of the mean over draws (S, N, P) per row, plus the divergence, and the next state."""
-    fit = jnp.sum(jax.nn.logsumexp(each, axis=0) - jnp.log(len(each)).astype(X.dtype)) / X.shape[0]
-    kl = objective.kl.hidden(model, state.step, X.dtype) + model.layers[-1].kl() + model.likelihood.kl()
-    return kl / state.num_data - fit, state.next()
+def _log_mean_exp(values):
+    """Return the log of the mean over draws, the first axis."""
+    return jax.nn.logsumexp(values, axis=0) - jnp.log(len(values)).astype(values.dtype)

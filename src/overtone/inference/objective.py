@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from overtone.gp.likelihoods.base import expected_log_prob
+from overtone.gp.likelihoods.base import AbstractLikelihood, expected_log_prob
 from overtone.gp.model import DeepGP
 from overtone.numerics.params import unwrap
 
@@ -74,12 +74,16 @@ class Progress(eqx.Module):
         return Progress(self.step + 1, self.num_data)
 
 
-class Elbo(AbstractObjective):
-    """The evidence lower bound, with all of q trained by gradients: doubly stochastic variational inference."""
+class AbstractDrawn(AbstractObjective):
+    """How well draws through all layers explain the rows, minus the divergence, with all of q trained by gradients."""
 
-    num_samples: int = eqx.field(static=True, default=1)
-    kl: KLWeights = KLWeights()
+    num_samples: eqx.AbstractVar[int]
+    kl: eqx.AbstractVar[KLWeights]
     full_batch = False
+
+    @abstractmethod
+    def fit(self, likelihood: AbstractLikelihood, y: Array, mean: Array, var: Array) -> Float[Array, "N P"]:
+        """Return what counts for each row and target, given S draws of the output layer's mean and variance."""
 
     def init(self, model, data):
         return model, Progress.start(data)
@@ -87,6 +91,16 @@ class Elbo(AbstractObjective):
     def loss(self, model, state, key, batch):
         model, (X, y) = unwrap(model), batch
         inputs, mean, var = model.propagate(model.draw_noise(key, self.num_samples, X.shape[0]), X)[-1]
-        fit = jnp.sum(jnp.mean(expected_log_prob(model.likelihood_at(inputs), y, mean, var), axis=0)) / X.shape[0]
+        fit = jnp.sum(self.fit(model.likelihood_at(inputs), y, mean, var)) / X.shape[0]
         kl = self.kl.hidden(model, state.step, X.dtype) + model.layers[-1].kl() + model.likelihood.kl()
         return kl / state.num_data - fit, state.next()
+
+
+class Elbo(AbstractDrawn):
+    """The evidence lower bound: doubly stochastic variational inference."""
+
+    num_samples: int = eqx.field(static=True, default=1)
+    kl: KLWeights = KLWeights()
+
+    def fit(self, likelihood, y, mean, var):
+        return jnp.mean(expected_log_prob(likelihood, y, mean, var), axis=0)

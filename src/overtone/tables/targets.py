@@ -5,16 +5,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.tables.columns import BOOLEAN_WORDS, MISSING_WORDS, Column, clean_words, infer_column, infer_kind
 from overtone.tables.read import TableError
-
-CLASS_LIKELIHOODS = ("bernoulli", "softmax")
 
 
 def holds_classes(series: pl.Series, likelihood: str) -> bool:
     """Return whether a target holds classes, according to the likelihood or, with "auto", to its values."""
     kind = infer_kind(series)[0] if series.null_count() < series.len() else "number"
-    if likelihood in CLASS_LIKELIHOODS:
+    if likelihood != "auto" and part(LIKELIHOODS, likelihood).classes:
         return True
     if likelihood == "auto":
         return kind in ("category", "boolean")

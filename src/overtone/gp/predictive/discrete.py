@@ -9,6 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import norm
 
+from overtone.gp.predictive.mixture import average
+
 NUM_STRATA = 16  # pieces of a Gaussian
 MAX_HALVINGS = 60  # of the bracket of a quantile
 MAX_CRPS_STEPS = 64  # of the integral over counts
@@ -36,9 +38,7 @@ class Counts(eqx.Module):
     log_weights: Float[Array, "S N P"] | None = None
 
     def _average(self, values: Float[Array, "S N P"]) -> Float[Array, "N P"]:
-        if self.log_weights is None:
-            return jnp.mean(values, axis=0)
-        return jnp.sum(jnp.exp(self.log_weights) * values, axis=0)
+        return average(values, self.log_weights)
 
     def mean(self) -> Float[Array, "N P"]:
         """Return the mean count."""

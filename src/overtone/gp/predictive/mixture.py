@@ -13,6 +13,11 @@ from jaxtyping import Array, Float
 MAX_QUANTILE_STEPS = 60
 
 
+def average(values: Float[Array, "S N P"], log_weights: Float[Array, "S N P"] | None) -> Float[Array, "N P"]:
+    """Return the mean over the components; without weights, all count alike."""
+    return jnp.mean(values, axis=0) if log_weights is None else jnp.sum(jnp.exp(log_weights) * values, axis=0)
+
+
 class Mixture(eqx.Module):
     """The mixture sum_s weights[s] N(means[s], variances[s]); without weights, all components count alike."""
 
@@ -21,9 +26,7 @@ class Mixture(eqx.Module):
     log_weights: Float[Array, "S N P"] | None = None
 
     def _average(self, values: Float[Array, "S N P"]) -> Float[Array, "N P"]:
-        if self.log_weights is None:
-            return jnp.mean(values, axis=0)
-        return jnp.sum(jnp.exp(self.log_weights) * values, axis=0)
+        return average(values, self.log_weights)
 
     def mean(self) -> Float[Array, "N P"]:
         """Return the mean."""
