@@ -97,7 +97,7 @@ class Config:
     held_out: str = "random"
     batch_size: int = 512
     learning_rate: float | None = None
-    n_samples: int = 1
+    n_samples: int | None = None
     n_predict_samples: int = 64
     missing: str = "error"
     dtype: str = "float32"
@@ -109,9 +109,9 @@ class Config:
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
-        for name in ("batch_size", "n_samples", "n_predict_samples"):
+        for name in ("batch_size", "n_predict_samples"):
             _check_whole(name, getattr(self, name))
-        for name in ("hidden_width", "n_projections", "max_steps"):
+        for name in ("hidden_width", "n_projections", "max_steps", "n_samples"):
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name))
         for name in ("n_layers", "n_inducing"):

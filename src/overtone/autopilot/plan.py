@@ -12,9 +12,26 @@ import numpy as np
 from overtone.autopilot.config import DEEP, FOURIER, Config
 from overtone.autopilot.fine import fine_inputs
 from overtone.autopilot.names import KERNELS, LIKELIHOODS, part
-from overtone.autopilot.policies import BAND_LIMIT, DEPTH, FINE, FREQUENCIES, HOLD_OUT, OBJECTIVE, START, TIME, WIDTH
+from overtone.autopilot.policies import (
+    BAND_LIMIT,
+    DEPTH,
+    EXACT,
+    FINE,
+    FREQUENCIES,
+    HOLD_OUT,
+    OBJECTIVE,
+    START,
+    TIME,
+    WIDTH,
+)
 from overtone.autopilot.record import Plan
-from overtone.autopilot.spectrum import Start, frequencies, noise_of_series, start_of_series
+from overtone.autopilot.spectrum import Start, frequencies, noise_of_repeats, noise_of_series, start_of_series
+
+# Settings that ask for a certain model. With all of them left open, a small table starts with an exact GP.
+STRUCTURE = (
+    *("method", "n_layers", "n_inducing", "features", "hidden_width", "n_projections", "fine_inputs"),
+    *("covariance", "band_limited", "output", "interval"),
+)
 
 
 class TooFewFrequenciesWarning(UserWarning):
@@ -45,18 +62,20 @@ class _Planner:
         config = self.config
         most_layers = config.n_layers if isinstance(config.n_layers, int) else 2 if config.method in DEEP else 1
         self.decide_inducing(most_layers)
-        depths = self.decide_depths(most_layers)
+        exact = self.decide_exact()
+        depths = self.decide_depths(most_layers, exact is not None)
         width = self.hidden_width() if depths[-1] > 1 else 1
         if width > 1 and config.hidden_width is None:
             self.reasons["hidden_width"] = f"{width} units for {self.num_inputs} inputs: wider layers would be slower."
         directions = self.num_directions(self.num_inputs), self.num_directions(width)
         band_limited = self.decide_band_limit(depths)
         start = self.start(self.kernel, self.num_inducing, band_limited)
-        output, likelihood = self.decide_output(depths, width, band_limited)
-        held_out = self.decide_held_out()
+        held_out = self.decide_held_out(depths)
+        output, likelihood = self.decide_output(depths, width, band_limited, held_out)
         return Plan(
             method=config.method,
             depths=depths,
+            exact_kernel=exact,
             features=self.features,
             num_inducing=self.num_inducing,
             interval=config.interval,
@@ -73,7 +92,7 @@ class _Planner:
             output=output,
             kl_anneal_steps=OBJECTIVE.anneal_steps if output == "natural" else 0,
             kl_addends=FINE.kl_weight if output == "natural" else 1.0,
-            num_samples=config.n_samples,
+            num_samples=config.n_samples or (OBJECTIVE.collapsed_draws if output == "collapsed" else 1),
             learning_rate=config.learning_rate
             or (OBJECTIVE.learning_rate_points if self.points else OBJECTIVE.learning_rate),
             batch_size=config.batch_size,
@@ -139,7 +158,23 @@ class _Planner:
                 stacklevel=7,
             )
 
-    def decide_depths(self, most_layers: int) -> tuple[int, ...]:
+    def decide_exact(self) -> str | None:
+        """Decide whether a table starts with an exact GP, and with which kernel."""
+        asked = any(getattr(self.config, name) != getattr(Config, name) for name in STRUCTURE)
+        if self.series or asked or not (self.pinned and self.complete) or self.num_rows > EXACT.max_rows:
+            return None
+        return EXACT.kernel if self.config.kernel == "auto" else self.config.kernel
+
+    def decide_depths(self, most_layers: int, exact: bool) -> tuple[int, ...]:
+        if exact:
+            few = self.num_rows < (EXACT.min_rows_depth if self.config.max_time else EXACT.min_rows_depth_unasked)
+            self.reasons["n_layers"] = (
+                f"{self.num_rows} rows rarely prove that one layer, an exact GP, is not enough; with max_time, two "
+                f"layers are tried from {EXACT.min_rows_depth} rows on."
+                if few
+                else "An exact GP of one layer comes first, and two layers have to prove that they are better."
+            )
+            return (1,) if few else (1, 2)
         if self.config.n_layers != "auto" or self.config.method != "id-dgp" or not self.pinned:
             return (most_layers,)
         if not self.series:
@@ -211,12 +246,13 @@ class _Planner:
         return start_of_series(self.X[:, 0], self.targets, part(KERNELS, kernel).order, num, band_limited)
 
     def start_noise(self, start: Start | None) -> float:
-        if start:
-            return start.noise
         if not self.series:
             return START.noise
-        rough = max(noise_of_series(self.X[:, 0], target) for target in self.targets.T)
-        return min(START.noise, max(rough, START.least_noise))
+        repeated = max(noise_of_repeats(self.X[:, 0], target) for target in self.targets.T)
+        if start:
+            return max(start.noise, repeated)
+        between = max(noise_of_series(self.X[:, 0], target) for target in self.targets.T)
+        return max(repeated, min(START.noise, between) or START.noise, START.least_noise)
 
     def decide_band_limit(self, depths: tuple[int, ...]) -> bool:
         if self.config.band_limited != "auto":
@@ -235,38 +271,47 @@ class _Planner:
         with_tail, without = (self.start(self.kernel, self.num_inducing, limited) for limited in (False, True))
         return with_tail is not None and without is not None and without.bound > with_tail.bound + BAND_LIMIT.gain_nats
 
-    def decide_output(self, depths: tuple[int, ...], width: int, band_limited: bool) -> tuple[str, str]:
+    def decide_output(self, depths: tuple[int, ...], width: int, band_limited: bool, held_out: int) -> tuple[str, str]:
         """Decide how the output layer is found, and the likelihood, which depends on it."""
-        output, config = self.config.output, self.config
-        most_rows = OBJECTIVE.collapsed_rows_series
-        if not self.series:
-            most_rows = max(OBJECTIVE.collapsed_rows_table, config.batch_size)
-        if output == "auto" and self.complete and (self.num_rows <= most_rows or band_limited):
+        output, config, size = self.config.output, self.config, self.num_output_features(depths, width)
+        most_rows = OBJECTIVE.collapsed_rows_series if self.series else OBJECTIVE.collapsed_rows_table
+        one_batch = self.num_rows <= most_rows and (self.series or depths == (1,))
+        if output == "auto" and self.paper:
+            output = "adam"
+            self.reasons["output"] = "The paper's preset trains all by Adam."
+        elif output == "auto" and self.complete and (one_batch or band_limited):
             output = "collapsed"
             self.reasons["output"] = f"All {self.num_rows} rows fit into one batch: the closed form at every step."
         elif output == "auto":
-            inputs = self.num_directions(width if depths[-1] > 1 else self.num_inputs)
-            size = self.num_features(self.num_inducing) * (1 if self.points else inputs)
             most = OBJECTIVE.max_features / self.targets.shape[1] ** 0.5  # each function has a covariance of its own
-            output = "adam" if self.paper or size > most else "natural"
+            output = "natural" if size <= most else "adam"
             how = "few enough" if output == "natural" else "too many"
-            why = f"The output layer has {size} features, {how} for natural gradients."
-            self.reasons["output"] = "The paper's preset trains all by Adam." if self.paper else why
+            self.reasons["output"] = f"The output layer has {size} features, {how} for natural gradients."
         if output == "collapsed" and not self.complete:
             raise ValueError(
                 "output='collapsed' needs likelihood='gaussian' and complete targets; use output='natural'."
             )
         likelihood = config.likelihood
         if likelihood == "auto":
-            likelihood = "flexible" if output == "natural" else "gaussian"
-            flexible = "Noise may vary with the inputs, with tails and skew: there are rows enough to learn how."
-            single = "There is one noise variance" + (", as the closed form needs." if output == "collapsed" else ".")
-            self.reasons["likelihood"] = flexible if output == "natural" else single
+            likelihood = "flexible" if output == "natural" and held_out else "gaussian"
+            self.reasons["likelihood"] = (
+                "Noise may vary with the inputs, with tails and skew, which held-out rows test."
+                if likelihood == "flexible"
+                else "There is one noise variance: no rows are held out that could test more."
+            )
         return output, likelihood
 
-    def decide_held_out(self) -> int:
+    def num_output_features(self, depths: tuple[int, ...], width: int) -> int:
+        """Return the number of features of the output layer."""
+        inputs = 1 if self.points else self.num_directions(width if depths[-1] > 1 else self.num_inputs)
+        return self.num_features(self.num_inducing) * inputs
+
+    def decide_held_out(self, depths: tuple[int, ...]) -> int:
         num = min(int(HOLD_OUT.share * self.num_rows), HOLD_OUT.max_rows)
-        num = num if num >= HOLD_OUT.min_rows and not self.paper else 0
+        if num < HOLD_OUT.min_rows:
+            deep_table = depths[-1] > 1 and not self.series and self.num_rows >= EXACT.min_rows_depth
+            num = int(HOLD_OUT.share_small * self.num_rows) if deep_table else 0
+        num = 0 if self.paper else num
         none = (
             "The paper's preset trains on all rows." if self.paper else "All rows are trained on, since they are few."
         )

@@ -59,6 +59,32 @@ class DepthPolicy:
 
 
 @dataclass(frozen=True)
+class ExactPolicy:
+    """When a table starts with an exact GP, what its hyperparameters are expected to be, and what depth has to prove.
+
+    The medians and spreads (of logarithms) were chosen on generated tables and those of scikit-learn.
+    """
+
+    max_rows: int = 2000
+    fitted_rows: int = 1000  # that hyperparameters are fitted to, at most, and that have inducing points
+    kernel: str = "matern52"
+    lengthscale: float = 1.5  # times the square root of the number of inputs, which cover [0, 1]
+    lengthscale_spread: float = 1.0
+    variance_spread: float = 1.5  # about 1, the variance of the target
+    noise: float = 0.3  # variance
+    noise_spread: float = 1.5
+    noises: tuple[float, ...] = (
+        0.1,
+        1e-3,
+    )  # to start from; the second where rows are repeated, which may make it much better
+    least_freedom: float = 0.25  # of the rows, however many hyperparameters there are
+    time_share: float = 0.5  # of a time limit, at most
+    min_rows_depth: int = 300  # to try two layers at all, with a time limit
+    min_rows_depth_unasked: int = 1000  # without one: two layers take a minute, and rarely gain on fewer rows
+    standard_errors: float = 2.0  # by which two layers must be better on rows that neither has seen
+
+
+@dataclass(frozen=True)
 class WidthPolicy:
     """How wide the layers of a table are."""
 
@@ -105,6 +131,7 @@ class ObjectivePolicy:
 
     collapsed_rows_series: int = 4096  # taken as one batch
     collapsed_rows_table: int = 1024
+    collapsed_draws: int = 4  # of the hidden layers: each is scored by what the others say
     max_features: int = 3000  # whose joint covariance is affordable, for one function
     learning_rate: float = 0.05  # of Adam
     learning_rate_points: float = 0.01  # inducing points are less steady
@@ -116,6 +143,7 @@ class HoldOutPolicy:
     """Which share of the rows tells when to stop."""
 
     share: float = 0.1
+    share_small: float = 0.2  # of a small table, which starts with an exact GP: half to stop by, half to choose by
     min_rows: int = 200  # fewer say too little, and all are trained on
     max_rows: int = 2000
     draws: int = 8  # of the hidden layers, for a score
@@ -142,12 +170,6 @@ class NoisePolicy:
     evaluations: int = 10
 
 
-SPECTRUM, START, FREQUENCIES, DEPTH, WIDTH = (
-    SpectrumPolicy(),
-    StartPolicy(),
-    FrequencyPolicy(),
-    DepthPolicy(),
-    WidthPolicy(),
-)
-FINE, BAND_LIMIT, OBJECTIVE, HOLD_OUT = FinePolicy(), BandLimitPolicy(), ObjectivePolicy(), HoldOutPolicy()
-TIME, NOISE = TimePolicy(), NoisePolicy()
+SPECTRUM, START, FREQUENCIES, DEPTH = SpectrumPolicy(), StartPolicy(), FrequencyPolicy(), DepthPolicy()
+EXACT, WIDTH, FINE, BAND_LIMIT = ExactPolicy(), WidthPolicy(), FinePolicy(), BandLimitPolicy()
+OBJECTIVE, HOLD_OUT, TIME, NOISE = ObjectivePolicy(), HoldOutPolicy(), TimePolicy(), NoisePolicy()

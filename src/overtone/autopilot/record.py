@@ -12,6 +12,7 @@ class Plan:
 
     method: str
     depths: tuple[int, ...]
+    exact_kernel: str | None  # of the exact GP that a small table starts with, if it does
     features: str
     num_inducing: int  # frequencies, splines or points
     interval: tuple[float, float] | None  # None leaves it to the features

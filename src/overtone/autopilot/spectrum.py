@@ -103,6 +103,14 @@ def noise_of_series(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean(miss**2 / (1 + share**2 + (1 - share) ** 2)))
 
 
+def noise_of_repeats(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the variance of y about its mean among rows of the same x: noise, whatever the function is."""
+    x, y = x[~np.isnan(y)], y[~np.isnan(y)]
+    _, group, counts = np.unique(x, return_inverse=True, return_counts=True)
+    left = y - (np.bincount(group, y) / counts)[group]
+    return float(left @ left / max(1, len(y) - len(counts)))
+
+
 def _sorted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct values of x where y is known, in order, and the mean of y at each."""
     x, y = x[~np.isnan(y)], y[~np.isnan(y)]

@@ -13,7 +13,8 @@ import optax
 from scipy.optimize import minimize_scalar
 
 from overtone.autopilot.build import build, deepened, objective, with_scales
-from overtone.autopilot.policies import BAND_LIMIT, DEPTH, HOLD_OUT, NOISE, TIME
+from overtone.autopilot.exact import fit_exact
+from overtone.autopilot.policies import BAND_LIMIT, DEPTH, EXACT, HOLD_OUT, NOISE, TIME
 from overtone.autopilot.record import Plan
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.gp.model import DeepGP
@@ -26,6 +27,7 @@ from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.output_layer import output_sums
 from overtone.inference.predictions import bound, log_density, over_rows
 from overtone.inference.schedules import planned_adam
+from overtone.numerics.compiling import with_one_blas_thread
 from overtone.numerics.params import unwrap
 from overtone.version import __version__
 
@@ -56,6 +58,7 @@ class Stage(NamedTuple):
     history: History
 
 
+@with_one_blas_thread
 def train(
     plan: Plan,
     X: np.ndarray,
@@ -66,14 +69,18 @@ def train(
     """Build the model of a plan and fit it to X (N, D) and y (N, Q), standardised if they are numbers with units."""
     with jax.enable_x64(True):  # only for what asks for it: the model and the rows keep the plan's precision
         stages, share = _Stages(plan, X, y, run, parts), DEPTH.shallow_share
-        if len(plan.depths) == 1:
+        if plan.exact_kernel:
+            stage = stages.train_exact()
+            if plan.num_layers > 1 and stages.has_time_for(share):
+                stage = stages.proved(stages.train(plan, stages.model(plan), 1.0, 1.0), stage)
+        elif len(plan.depths) == 1:
             stage = stages.train(plan, stages.model(plan), 1.0, 1.0)
         else:
             stage = shallow = stages.train(plan.shallow(), stages.model(plan.shallow()), share, share)
-            if plan.seconds is None or stages.seconds_left(1.0) > share * plan.seconds:  # or compiling took it all
+            if stages.has_time_for(share):
                 deep = stages.train(plan, deepened(stages.model(plan), shallow.model), 1.0, 1 - share)
                 stage = max(shallow, deep, key=stages.score)
-        model = with_tested_noise(stage.model, stages.key, stages.held_out)
+        model = with_tested_noise(stage.model, stages.key, stages.all_held_out)
         if plan.calibrated:
             limit = TIME.calibration_share * plan.seconds if plan.seconds else np.inf
             model = with_calibrated_noise(model, stages.key, *stages.rows, limit)
@@ -88,7 +95,10 @@ class _Stages:
         self.began, self.plan, self.run, self.parts = perf_counter(), plan, run, parts
         self.rows, self.key = Rows(X, y), jax.random.key(plan.seed)
         train_on, held_out = hold_out(plan, len(X))
-        self.training_rows, self.held_out = Rows(X[train_on], y[train_on]), Rows(X[held_out], y[held_out])
+        self.training_rows, self.all_held_out = Rows(X[train_on], y[train_on]), Rows(X[held_out], y[held_out])
+        # Rows that tell when to stop have been looked at many times, and cannot tell which stage is better.
+        stop_by, choose_by = (held_out[::2], held_out[1::2]) if plan.exact_kernel else (held_out, held_out[:0])
+        self.held_out, self.choose_by = Rows(X[stop_by], y[stop_by]), Rows(X[choose_by], y[choose_by])
 
     def model(self, plan: Plan) -> DeepGP:
         model = self.parts.prepared(build(plan, *self.rows), self.rows)
@@ -126,6 +136,34 @@ class _Stages:
         )
         model = fitted.model if aim.full_batch else aim.finish(fitted.model, fitted.state, self.key)
         return Stage(model, aim, fitted.state, fitted.history)
+
+    def train_exact(self) -> Stage:
+        """Fit the exact GP that a small table starts with."""
+
+        def stop() -> bool:
+            late = self.plan.seconds is not None and self.seconds_left(EXACT.time_share) < 0
+            return late or self.run.stop()
+
+        fitted, aim = fit_exact(self.plan, self.rows, self.key, stop)
+        return Stage(fitted.model, aim, fitted.state, fitted.history)
+
+    def proved(self, deep: Stage, exact: Stage) -> Stage:
+        """Return the deep stage if rows that neither has seen prove that it is better, and otherwise the exact one."""
+        both = (
+            stage.objective.finish(stage.model, stage.state, self.key, self.training_rows) for stage in (deep, exact)
+        )
+        better, worse = (held_out_densities(model, self.key, self.choose_by) for model in both)
+        gain = better - worse
+        error = np.std(gain, ddof=1) / len(gain) ** 0.5
+        kept = deep if np.mean(gain) > EXACT.standard_errors * error else exact
+        which = "Two layers are kept" if kept is deep else "One layer, an exact GP, is kept"
+        why = f"two layers gain {np.mean(gain):.2f} nats per row (standard error {error:.2f})"
+        choice = f"{which}: on {len(gain)} held-out rows, {why}."
+        return kept._replace(history=replace(kept.history, choice=choice))
+
+    def has_time_for(self, share: float) -> bool:
+        """Return whether there is time for another stage, or whether compiling took it all."""
+        return self.plan.seconds is None or self.seconds_left(1.0) > share * self.plan.seconds
 
     def seconds_left(self, until: float) -> float:
         """Return the time until a share of all is over; some is reserved for the closed form at last."""
@@ -182,11 +220,16 @@ def with_tested_noise(model: DeepGP, key: Any, held_out: Rows) -> DeepGP:
     return scaled(best.x if best.fun < loss(0.0) else 0.0)
 
 
-def held_out_density(model: DeepGP, key: Any, rows: Rows) -> float:
-    """Return the mean log predictive density of rows that training has not seen."""
+def held_out_densities(model: DeepGP, key: Any, rows: Rows) -> np.ndarray:
+    """Return the log predictive density of each of some rows that training has not seen."""
     (densities,) = over_rows(lambda *chunk: log_density(model, key, HOLD_OUT.draws, *chunk), *rows)
     missing = np.isnan(rows.y[:, : densities.shape[1]])
-    return float(np.mean(np.sum(np.where(missing, 0, densities), axis=1)))
+    return np.sum(np.where(missing, 0, densities), axis=1)
+
+
+def held_out_density(model: DeepGP, key: Any, rows: Rows) -> float:
+    """Return their mean."""
+    return float(np.mean(held_out_densities(model, key, rows)))
 
 
 def _describe(model: DeepGP, loss: float) -> dict[str, str]:

@@ -1,11 +1,12 @@
 """The output layer in closed form at every step, for full-batch regression with Gaussian noise.
 
-The optimal q(v) of the last layer (see `overtone.inference.output_layer`), put into the bound, leaves (per output,
-summed over outputs; N rows)
-    -N/2 log(2 pi noise) - |y|^2/(2 noise) + c^T Lam^-1 c/2 - log|Lam|/2 - sum residual/(2 noise) - KL(inner).
-With fewer rows than features the same is computed from the matrix of the rows, G G^T.
-For one layer this is Titsias' bound. For more it is slightly optimistic, since q adapts to the draws: `finish` sets q
-from many draws, and the ELBO of that model with fresh draws is the honest one.
+Given draws of its inputs, the optimal q(v) = N(m, S) of the last layer (see `overtone.inference.output_layer`) has
+    S = (I + gram / noise)^-1,   m = S projected / noise,
+and its bound for rows with other draws depends on these through their sums alone (per output; N rows):
+    -N/2 log(2 pi noise) - (|y|^2 - 2 m^T projected + m^T gram m + tr(S gram) + residual)/(2 noise) - KL(q) - KL(inner).
+With one layer there are no draws, and this is Titsias' bound. With more, each draw is scored by the q of the others. A
+q that is scored by its own draws would explain noise by how hidden units happened to be drawn, row by row, and the
+bound would be none. At its optimum q has no gradient of its own, so none is taken.
 """
 
 import equinox as eqx
@@ -17,22 +18,16 @@ from jaxtyping import Array, Float
 from overtone.gp.likelihoods import Gaussian
 from overtone.gp.model import DeepGP
 from overtone.inference.objective import AbstractObjective, KLWeights, Progress
-from overtone.inference.output_layer import (
-    natural_parameters,
-    output_rows,
-    sums_over_rows,
-    with_output_from_rows,
-    without_output,
-)
+from overtone.inference.output_layer import optimum, sums_over_rows, with_output_from_rows, without_output
 from overtone.inference.sites import reference_noise
 from overtone.numerics.linalg import one_by_one
 from overtone.numerics.params import unwrap
 
 
 class Collapsed(AbstractObjective):
-    """The bound with the optimal q(v) of the output layer for the hidden draws of each step, over all rows."""
+    """The bound over all rows, where the q(v) of the output layer is optimal for other draws of the hidden layers."""
 
-    num_samples: int = eqx.field(static=True, default=1)
+    num_samples: int = eqx.field(static=True, default=2)  # at least two where there are hidden layers
     kl: KLWeights = KLWeights()
     full_batch = True
 
@@ -46,7 +41,8 @@ class Collapsed(AbstractObjective):
 
     def loss(self, model, state, key, batch):
         model, (X, y) = unwrap(model), batch
-        inputs = model.propagate(model.draw_noise(key, self.num_samples, X.shape[0]), X)[-1][0]
+        num_samples = max(2, self.num_samples) if model.hidden_widths else 1
+        inputs = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)[-1][0]
         kl = self.kl.hidden(model, state.step, X.dtype)
         return (kl - collapsed_fit(model, inputs, y)) / state.num_data, state.next()
 
@@ -58,49 +54,26 @@ class Collapsed(AbstractObjective):
 
 def collapsed_fit(model: DeepGP, inputs: Float[Array, "S N D"], y: Float[Array, "N P"]) -> Float[Array, ""]:
     """Return the bound of an unwrapped model for these inputs of its output layer, without the hidden layers' KL."""
-    noise, by_rows = reference_noise(model), inputs.shape[0] * len(y) < model.output.features.num_features
-    misfit, volume, left = (_by_rows if by_rows else _by_features)(model, noise, inputs, y)
-    fit = -0.5 * (len(y) * jnp.log(2 * jnp.pi * noise) + misfit + volume + left / noise)
-    return jnp.sum(fit).astype(inputs.dtype)
+    noise, num_draws = reference_noise(model), len(inputs)
+    gram, projected, squares, left = jax.lax.map(
+        lambda each: sums_over_rows(model, each[None], y, jnp.ones(len(y))), inputs
+    )
 
+    def others(each: Float[Array, "S ..."]) -> Float[Array, "S ..."]:
+        """Return the mean over the other draws, of each draw."""
+        return (jnp.sum(each, axis=0) - each) / (num_draws - 1) if num_draws > 1 else each
 
-def _by_features(model: DeepGP, noise: Float[Array, " P"], inputs: Float[Array, "S N D"], y: Float[Array, "N P"]):
-    """Return |y|^2/noise - c^T Lam^-1 c, log|Lam| and the residual."""
-    gram, projected, squares, left = sums_over_rows(model, inputs, y, jnp.ones(len(y)))
+    def of_draw(known_gram, known_projected, gram, projected, squares, left):
+        def of_output(noise, known_projected, projected, squares):
+            mean, covariance, kl = jax.lax.stop_gradient(optimum(known_gram / noise, known_projected / noise))
+            spread = jnp.sum((covariance + jnp.outer(mean, mean)) * gram)
+            misfit = squares - 2 * mean @ projected + spread + left
+            return -0.5 * (len(y) * jnp.log(2 * jnp.pi * noise) + misfit / noise) - kl
 
-    def terms(Lam: Float[Array, "M M"], c: Float[Array, " M"]):
-        chol = jnp.linalg.cholesky(Lam)
-        return _square(chol, c), _log_det(chol)
+        return jnp.sum(one_by_one(of_output)(noise, known_projected, projected, squares))
 
-    explained, volume = one_by_one(terms)(*natural_parameters(gram, projected, noise))
-    return squares / noise - explained, volume, left
-
-
-def _by_rows(model: DeepGP, noise: Float[Array, " P"], inputs: Float[Array, "S N D"], y: Float[Array, "N P"]):
-    """Return the same from the covariances K = G G^T of the rows: y^T (noise + K)^-1 y, log|1 + K/noise|, residual."""
-    layer, num_samples = model.output, len(inputs)
-    H, target = output_rows(model, inputs, y)
-    A = layer.features.whitened(layer.kernel, H)
-    G, target = (part.astype(noise.dtype) / num_samples**0.5 for part in (A.T, target))
-    K, eye = G @ G.T, jnp.eye(len(G), dtype=noise.dtype)
-
-    def terms(noise: Float[Array, ""], y: Float[Array, " R"]):
-        chol = jnp.linalg.cholesky(eye + K / noise)
-        return _square(chol, y) / noise, _log_det(chol)
-
-    variance = layer.features.prior_variance(layer.kernel, H).astype(noise.dtype)
-    left = jnp.sum(variance) / num_samples - jnp.trace(K)
-    return *one_by_one(terms)(noise, target.T), left
-
-
-def _square(chol: Float[Array, "M M"], c: Float[Array, " M"]) -> Float[Array, ""]:
-    """Return c^T (L L^T)^-1 c."""
-    half = jax.scipy.linalg.solve_triangular(chol, c, lower=True)
-    return half @ half
-
-
-def _log_det(chol: Float[Array, "M M"]) -> Float[Array, ""]:
-    return 2 * jnp.sum(jnp.log(jnp.diagonal(chol)))
+    sums = gram, projected, squares, left
+    return jnp.mean(one_by_one(of_draw)(others(gram), others(projected), *sums)).astype(inputs.dtype)
 
 
 def best_scales(

@@ -21,7 +21,7 @@ from jaxtyping import Array, PRNGKeyArray
 from overtone.inference.batches import Batches
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.packing import Packing
-from overtone.numerics.compiling import compiled
+from overtone.numerics.compiling import compiled, with_one_blas_thread
 from overtone.numerics.params import trainable
 
 CHUNK_STEPS = 100  # in a turn, at most
@@ -33,12 +33,16 @@ class DivergedWarning(UserWarning):
 
 @dataclass(frozen=True)
 class History:
-    """What happened: the loss of each step, the time it took, (step, score) pairs, and why it stopped early, if so."""
+    """What happened: the loss of each step, the time it took, (step, score) pairs, and why it stopped early, if so.
+
+    Where several stages were trained, `choice` says which was kept, and why.
+    """
 
     loss: np.ndarray
     seconds: float
     scores: list[tuple[int, float]] = field(default_factory=list)
     message: str = ""
+    choice: str = ""
 
 
 class Fitted(NamedTuple):
@@ -49,6 +53,7 @@ class Fitted(NamedTuple):
     history: History
 
 
+@with_one_blas_thread
 def fit(
     model: Any,
     objective: AbstractObjective,
@@ -86,6 +91,15 @@ def fit(
     return Fitted(model, state, training.history())
 
 
+def rows_of(model: Any, data: tuple[Any, Any]) -> Rows:
+    """Return rows (X, y) in the precision of a model, with targets as columns."""
+    dtype = next((leaf.dtype for leaf in jax.tree.leaves(model) if eqx.is_inexact_array(leaf)), None)
+    if dtype is None:
+        raise ValueError("the model has no arrays to train; call DeepGP(...).initialised(X, y) first.")
+    X, y = (np.asarray(part, dtype) for part in data)
+    return Rows(X, y.reshape(len(y), -1))
+
+
 _with_extra_args = lru_cache(maxsize=64)(optax.with_extra_args_support)  # one object, so that programs are shared
 
 
@@ -98,18 +112,14 @@ class Training:
 
     def __init__(self, model, objective, data, key, optim, steps, batch_size, callbacks, elementwise):
         self.began, self.objective, self.key, self.callbacks = perf_counter(), objective, key, callbacks
-        dtype = next((leaf.dtype for leaf in jax.tree.leaves(model) if eqx.is_inexact_array(leaf)), None)
-        if dtype is None:
-            raise ValueError("the model has no arrays to train; call DeepGP(...).initialised(X, y) first.")
-        X, y = (np.asarray(part, dtype) for part in data)
-        self.data = Rows(X, y.reshape(len(y), -1))
+        self.data = rows_of(model, data)
         model, self.first_objective_state = objective.init(model, self.data)
         params, self.static = eqx.partition(model, trainable(model))
         self.packing, self.optim = Packing(params, elementwise), _with_extra_args(optim)
         self.init_optim = jax.jit(self.optim.init)
         self.good = self.packing.pack(params)  # the last parameters that are known to have a finite loss
         self.state = self.start_from(self.good)
-        size = len(X) if objective.full_batch or batch_size is None else batch_size
+        size = len(self.data.X) if objective.full_batch or batch_size is None else batch_size
         self.batches = Batches(*self.data, batch_size=size, seed=int(jax.random.key_data(key)[-1]))
         self.step, self.steps, self.most_steps, self.factor = 0, steps, steps, 1.0
         self.chunk = self.turn_steps = CHUNK_STEPS  # whatever the number of steps: one program serves all

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 from overtone.gp.likelihoods.base import expected_log_prob
 from overtone.gp.model import DeepGP
 from overtone.inference.objective import AbstractObjective, KLWeights
-from overtone.inference.output_layer import with_output, with_output_from_rows, without_output
+from overtone.inference.output_layer import optimum, with_output, with_output_from_rows, without_output
 from overtone.inference.sites import reference_noise, sites
 from overtone.numerics.linalg import one_by_one
 from overtone.numerics.params import unwrap
@@ -100,13 +100,8 @@ def _refreshed(memory: OutputMemory, noise: Float[Array, " P"], every: int) -> O
 
         def one(gram, projected, noise):
             rounding = jnp.finfo(dtype).eps * jnp.max(jnp.diagonal(gram)) / noise  # of the products in the sum
-            chol = jnp.linalg.cholesky((1 + rounding) * eye + gram / noise)
-            half = jax.scipy.linalg.solve_triangular(chol, eye, lower=True)
-            covariance = half.T @ half
-            mean = covariance @ projected / noise
-            log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(chol)))
-            kl = 0.5 * (jnp.trace(covariance) + mean @ mean - len(mean) + log_det)
-            return mean.astype(dtype), covariance.astype(dtype), kl.astype(dtype)
+            found = optimum((gram + rounding * noise * eye) / noise, projected / noise)
+            return tuple(part.astype(dtype) for part in found)
 
         mean, covariance, kl = one_by_one(one)(memory.gram, memory.projected, noise)
         return eqx.tree_at(lambda m: (m.mean, m.covariance, m.kl), memory, (mean, covariance, jnp.sum(kl)))

@@ -62,6 +62,17 @@ def natural_parameters(gram, projected, noise):
     return eye + gram / noise[:, None, None], projected / noise[:, None]
 
 
+def optimum(gram: Float[Array, "M M"], projected: Float[Array, " M"]):
+    """Return the mean and the covariance of the optimal q(v), for sums in units of the noise, and its divergence."""
+    eye = jnp.eye(len(gram), dtype=gram.dtype)
+    chol = jnp.linalg.cholesky(eye + gram)
+    half = jax.scipy.linalg.solve_triangular(chol, eye, lower=True)
+    covariance = half.T @ half
+    mean = covariance @ projected
+    log_det = 2 * jnp.sum(jnp.log(jnp.diagonal(chol)))
+    return mean, covariance, 0.5 * (jnp.trace(covariance) + mean @ mean - len(mean) + log_det)
+
+
 def without_output(model: DeepGP) -> DeepGP:
     """Return the model with the prior as q(v) of its output layer, not to be trained: sums over rows will say it."""
     layer = model.layers[-1]

@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 from overtone.gp import model as deep
 from overtone.gp.model import DeepGP, columns
 from overtone.gp.pathwise import draw_paths, follow
-from overtone.numerics.compiling import quickly_compiled
+from overtone.numerics.compiling import quickly_compiled, with_one_blas_thread
 from overtone.numerics.params import unwrap
 
 CHUNK_ROWS, CHUNK_PRODUCTS = (
@@ -43,6 +43,7 @@ def _predict(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
     return deep.predict(model, key, X, num_samples=num_samples, offset=offset)
 
 
+@with_one_blas_thread
 def elbo(model: DeepGP, data: tuple[Any, Any], *, key: PRNGKeyArray, num_samples: int = 64) -> float:
     """Return the evidence lower bound of all rows (X, y), by fresh draws of the hidden layers."""
     with jax.enable_x64(True):
@@ -72,6 +73,7 @@ class Functions(eqx.Module):
             return over_rows(compute, np.asarray(X, dtype_of(self.model)))
 
 
+@with_one_blas_thread
 def sample_functions(model: DeepGP, num: int, *, key: PRNGKeyArray, prior: bool = False) -> Functions:
     """Return draws of whole functions from the posterior, or from the prior."""
     with jax.enable_x64(True):
@@ -83,6 +85,7 @@ def dtype_of(model: DeepGP) -> Any:
     return unwrap(model.output.q).mean.dtype
 
 
+@with_one_blas_thread
 def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) -> Any:
     """Return compute(*arrays), a tree of arrays (..., N, P) of so many draws of hidden layers, by chunks of rows."""
     rows, parts = max(1, min(CHUNK_ROWS, CHUNK_PRODUCTS // draws)), []

@@ -5,10 +5,13 @@ import os
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import equinox as eqx
 import jax
+from threadpoolctl import ThreadpoolController
+
+F = TypeVar("F", bound=Callable)
 
 # Settings that measured better on a CPU: XLA's older code generator for fused elementwise loops (steps of small models
 # take two thirds of the time, and compilation three quarters), and its library for matrix products alone, not for sums.
@@ -61,6 +64,25 @@ def _is_known(option: str, value: Any) -> bool:
     except jax.errors.JaxRuntimeError:
         return False
     return True
+
+
+def with_one_blas_thread(function: F) -> F:
+    """Return a function during which OpenBLAS, whose LAPACK is JAX's, has one thread in this process.
+
+    Its own threads wait for those of XLA and of other processes: fits of small tables would take 4 to 13 times as long.
+    """
+
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with _blas().limit(limits=1, user_api="blas"):
+            return function(*arguments, **named)
+
+    return cast(F, call)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all libraries of the process, which takes time
 
 
 def keep_compiled_programs() -> None:

@@ -9,7 +9,7 @@ from scipy.cluster.vq import kmeans2
 from overtone.gp.features.base import AbstractInducingFeatures
 from overtone.gp.kernels import with_lengthscales
 from overtone.numerics.linalg import Dense
-from overtone.numerics.params import Param, as_array
+from overtone.numerics.params import Param, as_array, unwrap
 
 KMEANS_ROWS = 20_000  # at most
 
@@ -25,7 +25,7 @@ class InducingPoints(AbstractInducingFeatures):
 
     @property
     def num_features(self):
-        return self.Z if isinstance(self.Z, int) else self.Z.shape[0]
+        return self.Z if isinstance(self.Z, int) else unwrap(self.Z).shape[0]
 
     def initialised(self, kernel, H, *, first, learned, seed, dtype):
         Z = kmeans_centres(H, self.Z, seed) if isinstance(self.Z, int) else self.Z

@@ -1,0 +1,54 @@
+"""The Gaussian process that a small table starts with: no features, and the evidence itself.
+
+Its kernel is a Matern with a lengthscale for each input plus straight lines, and the hyperparameters are the most
+probable ones under weak priors. These few numbers are fitted to the rows, too: each takes one degree of freedom of N,
+so all variances are raised by N / (N - their number), which leaves the mean as it is.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from overtone.autopilot.names import KERNELS, part
+from overtone.autopilot.policies import EXACT
+from overtone.autopilot.record import Plan
+from overtone.gp.features import InducingPoints
+from overtone.gp.kernels import Linear
+from overtone.gp.layers import Layer
+from overtone.gp.likelihoods import Gaussian
+from overtone.gp.model import DeepGP
+from overtone.inference.evidence import Evidence, LogNormal, named, with_variances_times
+from overtone.inference.loop import Fitted
+from overtone.inference.objective import Rows
+from overtone.inference.quasi_newton import fit_quasi_newton
+from overtone.numerics.params import Fixed
+
+
+def fit_exact(plan: Plan, rows: Rows, key: Any, stop: Callable[[], bool]) -> tuple[Fitted, Evidence]:
+    """Return the exact GP of these rows, up to what a limited number of inducing points leaves, and its objective."""
+    order = np.random.default_rng(plan.seed).permutation(len(rows.X))[: EXACT.fitted_rows]
+    some = Rows(rows.X[order].astype(float), rows.y[order].astype(float))
+    objective = Evidence(priors(rows.X.shape[1]))  # pyright: ignore[reportArgumentType]
+    noises = EXACT.noises if len(np.unique(some.X, axis=0)) < len(some.X) else EXACT.noises[:1]
+    starts = [fit_quasi_newton(exact_model(plan, some, n), objective, some, key=key, stop=stop) for n in noises]
+    fitted = min(starts, key=lambda each: each.history.loss.min(initial=np.inf))
+    num = sum(leaf.log.size for name, _ in objective.priors for leaf in named(fitted.model, name))
+    factor = len(some.X) / max(len(some.X) - num, EXACT.least_freedom * len(some.X))
+    model = objective.finish(with_variances_times(fitted.model, factor), fitted.state, key, rows)
+    return fitted._replace(model=model), objective
+
+
+def exact_model(plan: Plan, rows: Rows, noise: float) -> DeepGP:
+    """Return the model before training, with an inducing point at each row."""
+    num_inputs = rows.X.shape[1]
+    kernel = part(KERNELS, str(plan.exact_kernel))(1.0, EXACT.lengthscale * num_inputs**0.5) + Linear(1 / num_inputs)
+    layer = Layer(kernel, InducingPoints(Fixed(rows.X)))
+    return DeepGP([layer], Gaussian(noise)).initialised(*rows, seed=plan.seed, dtype="float64")
+
+
+def priors(num_inputs: int) -> tuple[tuple[str, LogNormal], ...]:
+    """Return weak priors: the more inputs there are, the farther apart rows lie, and the longer lengthscales are."""
+    lengthscale = LogNormal(EXACT.lengthscale * num_inputs**0.5, EXACT.lengthscale_spread)
+    variance, noise = LogNormal(1.0, EXACT.variance_spread), LogNormal(EXACT.noise, EXACT.noise_spread)
+    return ("lengthscale", lengthscale), ("variance", variance), ("noise", noise)
