@@ -10,7 +10,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from overtone.autopilot.names import LIKELIHOODS, part
-from overtone.autopilot.train import Run
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.inference import predictions
 from overtone.tables.gaps import count_missing
@@ -40,16 +39,14 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         self.classes_, codes = np.unique(column_or_1d(y, warn=True)[rows], return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"all rows are of the class {self.classes_.tolist()[0]!r}; a fit needs at least two.")
-        likelihood = config.likelihood
-        if likelihood == "auto":
-            likelihood = "bernoulli" if len(self.classes_) == 2 else "softmax"
-        if likelihood == "bernoulli" and len(self.classes_) > 2:
+        default = "bernoulli" if len(self.classes_) == 2 else "softmax"
+        likelihood = default if config.likelihood == "auto" else config.likelihood
+        if likelihood == "bernoulli" != default:
             raise ValueError(
                 f"likelihood='bernoulli' is for two classes, but y has {len(self.classes_)}; use 'softmax'."
             )
-        Y = codes.reshape(-1, 1).astype(np.float64)
-        run, why = Run(False, stop or (lambda: False), checkpoint), f"The target has {len(self.classes_)} classes."
-        return self._fit(config, X, Y, run, likelihood, why)
+        why = f"The target has {len(self.classes_)} classes."
+        return self._fit(config, X, codes.reshape(-1, 1).astype(np.float64), likelihood, why, checkpoint, stop)
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""

@@ -1,6 +1,5 @@
 """Regression: arrays or frames in, predictions in the user's units out."""
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -10,7 +9,6 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length
 
 from overtone.autopilot.names import LIKELIHOODS, part
-from overtone.autopilot.train import Run
 from overtone.estimators.arguments import checked_scaling, name_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.gp.maps import Affine, standardise
@@ -45,15 +43,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(
-        self,
-        X,
-        y,
-        *,
-        exposure=None,
-        checkpoint: str | os.PathLike | None = None,
-        stop: Callable[[], bool] | None = None,
-    ) -> Self:
+    def fit(self, X, y, *, exposure=None, checkpoint: Any = None, stop: Callable[[], bool] | None = None) -> Self:
         """Fit to inputs X (N, D) and targets y, (N,) or (N, P); of several targets, some values may be missing (NaN).
 
         exposure: of counts, the length of time, the area and so on (N,) in which they were counted.
@@ -79,9 +69,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         standard = checked_scaling("y", standardise, Y)
         self.y_scaling_ = Affine(0 * standard.shift, np.ones_like(standard.scale)) if counts else standard
         self.y_spread_ = standard.scale
-        run = Run(False, stop or (lambda: False), checkpoint)
         why = "The targets are small whole numbers with zeros among them, or have an exposure: counts."
-        return self._fit(config, X, self._packed(Y, exposure, counts), run, likelihood, why)
+        return self._fit(config, X, self._packed(Y, exposure, counts), likelihood, why, checkpoint, stop)
 
     def predict(self, X, return_std: bool = False, *, exposure=None):
         """Return the predictive mean of y; with `return_std=True` the pair (mean, standard deviation)."""

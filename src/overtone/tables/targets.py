@@ -38,13 +38,10 @@ def class_labels(series: pl.Series) -> np.ndarray:
 def canonical_label(label: Any) -> str:
     """Return one spelling of a label that can be written in several ways, such as yes and Yes, or 1 and 1.0."""
     word = str(label).strip()
-    if any(word.lower() in values for values in BOOLEAN_WORDS):
-        return word.lower()
     try:
-        number = float(word)
+        return f"{float(word):.15g}"
     except ValueError:
-        return word
-    return str(int(number)) if number.is_integer() else str(number)
+        return word.lower() if any(word.lower() in values for values in BOOLEAN_WORDS) else word
 
 
 def numeric_target(series: pl.Series) -> np.ndarray:
