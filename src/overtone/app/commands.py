@@ -24,7 +24,6 @@ from overtone.tables.targets import holds_classes
 log = logging.getLogger("overtone")
 MAX_INPUTS = 1000
 MIN_ROWS_TO_SPLIT = 20
-DIAGNOSED_ROWS = 2000
 INTERVAL_LEVELS = (0.025, 0.975)  # of the columns lower and upper
 
 
@@ -63,7 +62,7 @@ def fit(arguments: argparse.Namespace) -> None:
     if len(held_out):
         print("\nOn the held-out rows:")
         loading.print_scores(loading.score(model, held_out))
-    shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(training.X[:DIAGNOSED_ROWS]))
+    shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(training.X))
     print(f"\nResidual fraction of each layer (near 0, there are enough frequencies): {shares}")
     print(f"Written: {arguments.out}")
 
@@ -86,9 +85,8 @@ def _choose_columns(arguments: argparse.Namespace, columns: list[str]) -> tuple[
         needed = quoted_list(absent) or "to predict from"
         raise TableError(f"there is no column {needed}; the table has {quoted_list(columns, 20)}.")
     if len(inputs) > MAX_INPUTS:
-        raise TableError(
-            f"{len(inputs)} columns to predict from, but a model takes at most {MAX_INPUTS}; choose some with --inputs."
-        )
+        limit = f"a model takes at most {MAX_INPUTS}; choose some with --inputs"
+        raise TableError(f"{len(inputs)} columns to predict from, but {limit}.")
     if duplicates := [name for i, name in enumerate(targets) if name in targets[:i]]:
         raise ValueError(f"--target names {quoted_list(duplicates)} more than once.")
     return targets, inputs
@@ -144,12 +142,10 @@ def predict(arguments: argparse.Namespace) -> None:
                 X, exposure = loading.encode_inputs(encoder, chunk, model.exposure_)
             except TableError as error:
                 raise TableError(f"{arguments.table}, from row {num_rows + 1} on: {error}") from None
-            gaps = pl.Series(np.isnan(X).any(axis=1))
+            gaps = pl.Series(np.array(np.isnan(X).any(axis=1)))
             columns = _prediction_columns(model, np.nan_to_num(X), arguments, seed, exposure)
             if taken := [name for name in columns if name in chunk.columns]:
-                raise TableError(
-                    f"{arguments.table}: {quoted_list(taken)} would be replaced by predictions; rename it."
-                )
+                raise TableError(f"{arguments.table}: {quoted_list(taken)} would be replaced; rename it.")
             if arguments.out.endswith(".parquet"):
                 chunk = encoder.with_parsed_numbers(chunk, *filter(None, [model.exposure_]))
             write(chunk.with_columns([pl.Series(name, values).set(gaps, None) for name, values in columns.items()]))

@@ -89,7 +89,7 @@ def read_targets(frame: pl.DataFrame, names: list[str], classes: bool) -> tuple[
         has_target = np.array([label is not None for label in y])
     else:
         y = np.column_stack([numeric_target(frame[name]) for name in names])
-        has_target = ~np.isnan(y).all(axis=1)
+        has_target = np.array(~np.isnan(y).all(axis=1))
         y = y if len(names) > 1 else y[:, 0]
     if not has_target.all():
         log.info("%d rows without a target are left out", np.sum(~has_target))
@@ -99,7 +99,7 @@ def read_targets(frame: pl.DataFrame, names: list[str], classes: bool) -> tuple[
 def complete_rows(encoder: Encoder, frame: pl.DataFrame, y: np.ndarray, exposure: str | None) -> Rows:
     """Return the rows that are not to be dropped."""
     X, keywords = encode_inputs(encoder, frame, exposure)
-    complete = ~np.isnan(X).any(axis=1)
+    complete = np.array(~np.isnan(X).any(axis=1))
     if not complete.all():
         log.info("%d rows with missing inputs are left out", np.sum(~complete))
     return Rows(X, y, keywords)[complete]

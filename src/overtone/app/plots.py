@@ -13,12 +13,9 @@ RED, GREY = "#c8102e", "#777777"
 GRID_POINTS, RELEVANCE_POINTS, SPECTRUM_POINTS = 300, 60, 2048
 MAX_LEVELS = 12  # distinct values of an input, up to which plots show those rather than a grid
 MAX_UNITS, NUM_DRAWS = 6, 32
-Curves = tuple[list[str], np.ndarray, np.ndarray]
 
 
-def prediction(
-    model: Any, X, y, ax: Axes | None = None, *, column: int | None = None, output: int | None = None
-) -> Axes:
+def prediction(model: Any, X, y, ax: Axes | None = None, *, column: int | None = None, output=None) -> Axes:
     """Plot the predictive mean with one to three standard deviations, or class probabilities, and the data as dots.
 
     With several inputs, show the predictions for the rows of X against one `column`, by default the most relevant one.
@@ -103,17 +100,6 @@ def residuals(model: Any, X, y, ax: Axes | None = None, **exposure) -> Axes:
     return ax
 
 
-def training(model: Any, ax: Axes | None = None) -> Axes:
-    """Plot the bound per row at each step."""
-    ax = plt.gca() if ax is None else ax
-    bound = -np.asarray(model.history_.loss)
-    ax.plot(bound, color="C0", linewidth=0.8)
-    low, high = np.quantile(bound, [0.05, 1.0])  # without the first steps, which would flatten all others
-    margin = 0.1 * (high - low) + 1e-6
-    ax.set(xlabel="step", ylabel="bound per row", ylim=(low - margin, high + margin))
-    return ax
-
-
 def spectrum(model: Any, X, ax: Axes | None = None, *, column: int = 0) -> Axes:
     """Plot the spectrum of the predicted mean along one input, with the others at their medians."""
     ax = plt.gca() if ax is None else ax
@@ -138,7 +124,7 @@ def _sweep(X: np.ndarray, column: int, num: int = GRID_POINTS, margin: float = 0
     return rows
 
 
-def _curves(model: Any, X: np.ndarray, output: int | None = None) -> Curves:
+def _curves(model: Any, X: np.ndarray, output: int | None = None) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Return the names of the curves, their means, and their standard deviations; of probabilities, over draws of f."""
     named, shown = _with_column_names(model, X), _shown(model, output)
     if is_classifier(model):

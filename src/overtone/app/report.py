@@ -22,6 +22,7 @@ MAX_EFFECTS, MAX_ROWS = 8, 1200
 MIN_ROWS, MIN_STEPS, MAX_RESIDUAL, MAX_ERROR, TOLERANCE = 50, 100, 0.1, 0.95, 0.05  # beyond which the page warns
 LEVELS = (50, 80, 95)
 METRICS = {
+    "rows": "rows",
     "rmse": "root mean squared error",
     "standardised_rmse": "the same, in standard deviations of the training targets",
     "accuracy": "rows whose most probable class is right",
@@ -50,7 +51,8 @@ def render_report(model: Any, X, y, *, names: list[str], target="y", time: int |
     metrics, residual = model.evaluate(X, y, **exposure), model.residual_fraction(X)
     several = model.target_names if len(model.target_names) > 1 else []
     columns = model.evaluate_outputs(X, y, **exposure) if several else [metrics]
-    scores = {METRICS.get(name, name): [_metric(name, column[name]) for column in columns] for name in metrics}
+    scores: dict[str, list[str]] = {"target": several} if several else {}
+    scores |= {METRICS[name]: [_metric(name, column[name]) for column in columns] for name in metrics}
     shown = np.sort(np.random.default_rng(0).permutation(len(X))[:MAX_ROWS])
     X, y, exposure = X[shown], y[shown], {name: np.asarray(values)[shown] for name, values in exposure.items()}
     relevance = plots.relevance(model, X)
@@ -61,18 +63,13 @@ def render_report(model: Any, X, y, *, names: list[str], target="y", time: int |
         change = f"{relevance[i]:.3g} standard deviations; here, {label}" if several else f"{relevance[i]:.3g}"
         plot = partial(plots.effect, model, X, i, output=output)
         effects.append(_figure(plot, f"{names[i]}: moves the prediction by {change}.", xlabel=names[i], ylabel=label))
-    hidden_layers = [
-        _figure(partial(plots.layer, model, X, i, column=main), f"Layer {i + 1}: its units.", xlabel=names[main])
-        for i in range(len(model.model_.layers) - 1)
-    ]
     about = describe(model, names, target)
     about["residual fraction of each layer"] = ", ".join(f"{share:.2g}" for share in residual)
     sections = {
         "What to know first": _paragraphs(model_warnings(model, X, metrics, residual)),
-        "How good the predictions are": _table(({"target": several} if several else {}) | scores),
+        "How good the predictions are": _table(scores),
         "Figures": _grid(_figures(model, X, y, exposure, main, names[main], outputs, time is not None)),
         "The effect of each input, with the others at their medians": _grid(effects),
-        "Hidden layers": _grid(hidden_layers),
         "What was decided, and why": _table({name: [reason] for name, reason in model.plan_.reasons.items()}),
         "The model": _table({name: [text] for name, text in about.items()}),
     }
@@ -85,7 +82,7 @@ def render_report(model: Any, X, y, *, names: list[str], target="y", time: int |
 
 
 def _figures(model: Any, X, y, exposure: dict, column: int, name: str, outputs, dates: bool) -> list[str]:
-    """Return figures of the predictions against one column, and of calibration, residuals, training and spectrum."""
+    """Return figures of the predictions against one column, and of calibration, residuals and spectrum."""
     classes = is_classifier(model)
     dots = "" if classes and len(model.classes_) > 2 else " and data (red dots)"
     rates = (y.T / exposure["exposure"]).T if exposure else y  # since predictions are for an exposure of 1
@@ -98,7 +95,6 @@ def _figures(model: Any, X, y, exposure: dict, column: int, name: str, outputs, 
     panels = [
         (partial(plots.calibration, *rows, **exposure), "Calibration: the closer to the diagonal, the better."),
         (partial(plots.residuals, *rows, **exposure), "Residuals: 19 of 20 should lie in the band."),
-        (partial(plots.training, model), "Training: the evidence lower bound at each step."),
         (partial(plots.spectrum, model, X, column=column), f"Spectrum of the prediction along {name}."),
     ]
     if classes:

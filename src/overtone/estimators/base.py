@@ -19,7 +19,6 @@ from overtone.autopilot.plan import plan
 from overtone.autopilot.record import Plan
 from overtone.autopilot.train import Run, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
-from overtone.estimators.functions import FunctionDraws
 from overtone.gp import diagnostics
 from overtone.gp.likelihoods import AbstractFamily
 from overtone.gp.maps import Affine, unit_interval
@@ -42,14 +41,37 @@ KINDS = {"self": Parameter.POSITIONAL_OR_KEYWORD, "method": Parameter.POSITIONAL
 SIGNATURE = Signature([Parameter(n, KINDS.get(n, Parameter.KEYWORD_ONLY), default=d) for n, d in DEFAULTS.items()])
 
 
+class FunctionDraws:
+    """Draws of a model's functions, to be evaluated anywhere."""
+
+    def __init__(self, functions: predictions.Functions, inputs: Callable, in_units: Callable):
+        """Take what makes of rows what the model sees, and where they have gaps, and what the user sees of results."""
+        self.functions, self._inputs, self._in_units = functions, inputs, in_units
+
+    def __call__(self, X) -> np.ndarray:
+        """Return what each draw expects of y at the rows of X, in the user's units: (N, n), or (N, P, n) for several.
+
+        Of classes these are probabilities (N, C, n).
+        """
+        return self._in_units(np.moveaxis(self._values(X)[0], 0, -1))
+
+    def layers(self, X) -> list[np.ndarray]:
+        """Return the values (N, units, n) of each layer's functions, in the model's own units."""
+        return [np.moveaxis(values, 0, -1) for values in self._values(X)[1:]]
+
+    def _values(self, X) -> list[np.ndarray]:
+        Z, gaps = self._inputs(X)
+        return [with_missing_rows(part, gaps) for part in self.functions.layers(Z)]
+
+
 class DeepGPEstimator(BaseEstimator):
     """A deep GP behind scikit-learn's interface; the subclasses say what a target is."""
 
     missing: str
     random_state: Any
     verbose: bool
-    n_features_in_: int
     target_: str | list[str] | None  # its name; of several targets, their names
+    n_features_in_: int
     encoder_: Any
     y_spread_: np.ndarray  # of numbers, their standard deviations in training
     exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
@@ -163,9 +185,8 @@ class DeepGPEstimator(BaseEstimator):
     def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:
         """Return the bound of the rows without gaps, and their targets."""
         Z, gaps = self._inputs(X)
-        with jax.enable_x64(True):
-            key = jax.random.fold_in(jax.random.key(self.config_.random_state), n_samples)
-            return float(predictions.bound(self.model_, key, n_samples, Z[~gaps], Y[~gaps])), Y[~gaps]
+        key = jax.random.fold_in(jax.random.key(self.config_.random_state), n_samples)
+        return predictions.elbo(self.model_, (Z[~gaps], Y[~gaps]), key=key, num_samples=n_samples), Y[~gaps]
 
     def _draws(self, X, n_samples: int, random_state: Any, offset: np.ndarray) -> np.ndarray:
         """Return draws of the targets (draws, N, P), in the model's units."""
@@ -194,12 +215,9 @@ class DeepGPEstimator(BaseEstimator):
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted estimator to one safetensors file, which `load` reads again."""
         self._fitted()
-        (structure, arrays), scaling = described(self.model_), self.x_scaling_
-        arrays |= {
-            "history_.loss": self.history_.loss,
-            "x_scaling_.shift": scaling.shift,
-            "x_scaling_.scale": scaling.scale,
-        }
+        structure, arrays = described(self.model_)
+        arrays |= {"x_scaling_.shift": self.x_scaling_.shift, "x_scaling_.scale": self.x_scaling_.scale}
+        arrays["history_.loss"] = self.history_.loss
         arrays |= {} if self.means_ is None else {"means_": self.means_}
         about = {
             "estimator": type(self).__name__,

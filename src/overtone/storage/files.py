@@ -64,9 +64,7 @@ def _check_origin(path: Path, kind: str, header: dict[str, str]) -> None:
             f"this is {__version__}, which knows format {FORMAT}: {advice}."
         )
     if header[MARK] != kind:
-        raise FileError(
-            f"{path}: this file holds a {header[MARK][:20]}, not {'an' if kind[0] in 'aeiou' else 'a'} {kind}."
-        )
+        raise FileError(f"{path}: it holds a {header[MARK][:20]}, not {'an' if kind[0] in 'aeiou' else 'a'} {kind}.")
 
 
 def _digest(header: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> str:

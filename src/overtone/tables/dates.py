@@ -30,9 +30,8 @@ def infer_date_format(words: pl.Series) -> str:
     if unparsed.len() >= (1 - MIN_DATE_SHARE) * distinct.len():
         return ""
     if unparsed.len():
-        raise TableError(
-            f"column {words.name!r} has dates in different formats: most look like {best}, but not {unparsed[0]!r}."
-        )
+        odd = f"most look like {best}, but not {unparsed[0]!r}"
+        raise TableError(f"column {words.name!r} has dates in different formats: {odd}.")
     if "%d/%m/" in best and not parse_dates(distinct, best.replace("%d/%m/", "%m/%d/")).null_count():
         raise TableError(
             f"column {words.name!r} has dates such as {distinct[0]!r}, in which day and month cannot be told apart; "

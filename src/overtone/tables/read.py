@@ -72,11 +72,9 @@ def _csv_chunks(path: Path, reader, rows: int) -> Iterator[pl.DataFrame]:
         _check_names(path, names)
         numbered_rows = ((reader.line_num, row) for row in reader if row)
         while block := list(islice(numbered_rows, rows)):
-            for line, row in block:
-                if len(row) != len(names):
-                    raise TableError(
-                        f"{path}, line {line}: {len(row)} values, but the header has {len(names)} columns."
-                    )
+            if odd := [(line, len(row)) for line, row in block if len(row) != len(names)]:
+                line, num = odd[0]
+                raise TableError(f"{path}, line {line}: {num} values, but the header has {len(names)} columns.")
             yield pl.DataFrame([row for _, row in block], schema=dict.fromkeys(names, pl.String), orient="row")
     except csv.Error as error:
         raise TableError(f"{path}, line {reader.line_num}: not a valid CSV file ({error}).") from None

@@ -12,16 +12,14 @@ from overtone.tables.read import TableError
 
 def holds_classes(series: pl.Series, likelihood: str) -> bool:
     """Return whether a target holds classes, according to the likelihood or, with "auto", to its values."""
-    kind = infer_kind(series)[0] if series.null_count() < series.len() else "number"
     if likelihood != "auto" and part(LIKELIHOODS, likelihood).classes:
         return True
-    if likelihood == "auto":
-        return kind in ("category", "boolean")
-    if kind not in ("number", "boolean"):
+    kind = infer_kind(series)[0] if series.null_count() < series.len() else "number"
+    if likelihood != "auto" and kind not in ("number", "boolean"):
         raise TableError(
-            f"the target {series.name!r} is a {kind}, but likelihood {likelihood!r} is for numbers; use 'auto'."
+            f"target {series.name!r} is a {kind}, but likelihood {likelihood!r} is for numbers; use 'auto'."
         )
-    return False
+    return likelihood == "auto" and kind in ("category", "boolean")
 
 
 def class_labels(series: pl.Series) -> np.ndarray:
