@@ -32,9 +32,8 @@ SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name and return the exit code."""
     arguments = build_parser().parse_args(argv)
-    logging.basicConfig(format="%(message)s", level=logging.DEBUG if arguments.verbose else logging.INFO)
-    for name in ("jax", "matplotlib"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("overtone").setLevel(logging.DEBUG if arguments.verbose else logging.INFO)
     try:
         if not Path(getattr(arguments, "out", "")).absolute().parent.is_dir():
             raise ValueError(f"{arguments.out}: there is no such folder to write to.")

@@ -22,9 +22,7 @@ from overtone.tables.read import TableError, quoted_list, read_chunks, read_tabl
 from overtone.tables.targets import holds_classes
 
 log = logging.getLogger("overtone")
-MAX_INPUTS = 1000
-MIN_ROWS_TO_SPLIT = 20
-INTERVAL_LEVELS = (0.025, 0.975)  # of the columns lower and upper
+MAX_INPUTS, MIN_ROWS_TO_SPLIT = 1000, 20
 
 
 def fit(arguments: argparse.Namespace) -> None:
@@ -165,7 +163,7 @@ def _prediction_columns(model: Any, X, arguments: argparse.Namespace, seed: int,
         columns |= {f"probability_{name}": probabilities[:, i] for i, name in enumerate(model.classes_)}
     else:
         names = ["mean", "std", "lower", "upper", *(f"quantile_{level:g}" for level in levels)]
-        quantiles = model.predict_quantiles(X, [*INTERVAL_LEVELS, *levels], **exposure)
+        quantiles = model.predict_quantiles(X, [0.025, 0.975, *levels], **exposure)
         columns = dict(zip(names, [*model.predict(X, return_std=True, **exposure), *quantiles], strict=True))
     if arguments.samples:
         draws = np.moveaxis(model.sample_y(X, arguments.samples, random_state=seed, **exposure), -1, 0)

@@ -21,7 +21,6 @@ from overtone.sklearn import DeepGPRegressor
 
 HEIGHTS = np.array([0.0, 1.0, -0.5, 0.6, -1.0])
 NOISE = 0.05
-STEPS = 5000
 FOLDER = Path("overtone-demo")  # which git ignores; `make demo-record` writes the committed results/demo
 
 # Label, estimator's parameters. M frequencies are 2M + 1 sinusoids and, in Overtone's own features, 4 values and
@@ -77,7 +76,7 @@ def table(rows: list[dict]) -> str:
     return "\n".join([head, *(line.format(**row) for row in rows), last])
 
 
-def main(folder: Path, *, steps: int = STEPS, labels: Sequence[str] = tuple(RUNS)) -> list[dict]:
+def main(folder: Path, *, steps: int = 5000, labels: Sequence[str] = tuple(RUNS)) -> list[dict]:
     """Fit the models, print the table, write table and pictures to the folder; densities are in nats per point."""
     matplotlib.use("Agg")  # pictures go to files: no screen is needed
     folder.mkdir(parents=True, exist_ok=True)

@@ -174,6 +174,6 @@ def _limit_to_possible_values(ax: Axes, model: Any) -> Axes:
     """Limit the axis to probabilities or counts, since bands of standard deviations go beyond them."""
     if is_classifier(model):
         ax.set_ylim(-0.05, 1.05)
-    elif model.likelihood_.counts:
+    elif model.model_.likelihood.counts:
         ax.set_ylim(bottom=-0.02 * ax.get_ylim()[1])
     return ax

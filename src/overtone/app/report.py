@@ -134,9 +134,8 @@ def _paragraphs(warnings: list[str]) -> str:
 
 
 def _table(rows: dict[str, list[str]]) -> str:
-    cells = {name: "".join(f"<td>{escape(value)}</td>" for value in values) for name, values in rows.items()}
-    lines = (f"<tr><td>{escape(name)}</td>{values}</tr>" for name, values in cells.items())
-    return f"<table>{''.join(lines)}</table>" if rows else ""
+    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in (name, *values)) for name, values in rows.items())
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>" if rows else ""
 
 
 def _grid(figures: list[str]) -> str:

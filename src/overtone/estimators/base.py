@@ -20,7 +20,6 @@ from overtone.autopilot.record import Plan
 from overtone.autopilot.train import Run, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.gp import diagnostics
-from overtone.gp.likelihoods import AbstractFamily
 from overtone.gp.maps import Affine, unit_interval
 from overtone.inference import predictions
 from overtone.inference.loop import History
@@ -108,11 +107,6 @@ class DeepGPEstimator(BaseEstimator):
         run = Run(self.verbose, stop or (lambda: False), checkpoint)
         self.model_, self.history_ = train(self.plan_, X, Y, run)
         return self
-
-    @property
-    def likelihood_(self) -> AbstractFamily:
-        """The likelihood of the fitted model."""
-        return self._fitted().model_.likelihood
 
     @property
     def target_names(self) -> list[str]:

@@ -143,7 +143,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         """Return targets (N, P) in the model's units, NaN where inputs are missing too, and their scores."""
         Y, num_outputs = self._targets(X, y, exposure), len(self.y_scaling_.shift)
         mean, density, below, crps = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure))
-        if self.likelihood_.counts:
+        if self.model_.likelihood.counts:
             below = below + (np.random.default_rng(0).random(below.shape) - 0.5) * np.exp(density)
         gaps = self._inputs(X)[1][:, None]
         return np.where(gaps, np.nan, Y[:, :num_outputs].astype(np.float64)), mean, density, below, crps
@@ -181,7 +181,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         num_outputs = len(self.y_scaling_.shift)
         if Y.shape[1] != num_outputs:
             raise ValueError(f"y has {Y.shape[1]} outputs, but the model was fitted to {num_outputs}.")
-        return self._packed(Y, exposure, self.likelihood_.counts).astype(self.config_.dtype)
+        return self._packed(Y, exposure, self.model_.likelihood.counts).astype(self.config_.dtype)
 
     def _packed(self, Y: np.ndarray, exposure, counts: bool) -> np.ndarray:
         """Return standardised targets; or counts, with the logs of their exposures."""
@@ -196,7 +196,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def _offset(self, X, exposure) -> np.ndarray:
         """Return what is added to the functions at each row, (N, 1)."""
-        if exposure is not None and not self.likelihood_.counts:
+        if exposure is not None and not self._fitted().model_.likelihood.counts:
             raise ValueError("an exposure belongs to counts, and this model was fitted to something else.")
         num = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
         return _log_exposure(exposure, num).astype(self._fitted().config_.dtype)

@@ -79,12 +79,10 @@ class Encoder:
         return cls(**{**fields, "columns": tuple(Column(**column) for column in fields["columns"])})
 
 
-def as_frame(X: Any) -> pl.DataFrame | None:
-    """Return a pandas or polars frame as a polars frame, and None for anything else."""
+def as_frame(X: Any) -> pl.DataFrame:
+    """Return a pandas or polars frame as a polars frame."""
     if isinstance(X, pl.DataFrame):
         return X
-    if not (hasattr(X, "columns") and hasattr(X, "__getitem__")):
-        return None
     return pl.DataFrame({str(name): _as_series(str(name), np.asarray(X[name])) for name in X.columns})
 
 

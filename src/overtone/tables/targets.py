@@ -16,9 +16,7 @@ def holds_classes(series: pl.Series, likelihood: str) -> bool:
         return True
     kind = infer_kind(series)[0] if series.null_count() < series.len() else "number"
     if likelihood != "auto" and kind not in ("number", "boolean"):
-        raise TableError(
-            f"target {series.name!r} is a {kind}, but likelihood {likelihood!r} is for numbers; use 'auto'."
-        )
+        raise TableError(f"target {series.name!r} is a {kind}; likelihood {likelihood!r} is for numbers; use 'auto'.")
     return likelihood == "auto" and kind in ("category", "boolean")
 
 
