@@ -117,6 +117,6 @@ def table_writer(path: str) -> Iterator[Callable[[pl.DataFrame], None]]:
             frame.write_parquet(parts[-1])
 
         yield add
-        rows = pl.scan_parquet(parts)
+        rows = pl.concat([pl.scan_parquet(part) for part in parts], how="vertical_relaxed")
         (rows.sink_csv if path.endswith(".csv") else rows.sink_parquet)(unfinished)
         unfinished.replace(path)
