@@ -6,11 +6,13 @@ runs, so that --help is quick.
 """
 
 import argparse
+import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from overtone.autopilot.config import Config
@@ -30,10 +32,11 @@ SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name and return the exit code."""
     arguments = build_parser().parse_args(argv)
-    logging.basicConfig(format="%(message)s", level=logging.DEBUG if arguments.verbose else logging.INFO)
-    for name in ("jax", "matplotlib"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("overtone").setLevel(logging.DEBUG if arguments.verbose else logging.INFO)
     try:
+        if not Path(getattr(arguments, "out", "")).absolute().parent.is_dir():
+            raise ValueError(f"{arguments.out}: there is no such folder to write to.")
         from overtone.app import commands
 
         getattr(commands, arguments.command)(arguments)
@@ -53,30 +56,24 @@ def _seconds(text: str) -> float:
     return float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"]
 
 
-def _int_or_text(text: str) -> int | str:
-    return int(text) if text.lstrip("-").isdigit() else text
+def _levels(text: str) -> list[float]:
+    return [float(level) for level in text.split(",")]
 
 
-def _comma_separated(parse_item: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a parser of lists that leaves other text, such as "auto", for `Config.validate` to accept or refuse."""
-
-    def parse(text: str) -> Any:
-        try:
-            return tuple(parse_item(item) for item in text.split(",") if item)
-        except ValueError:
-            return text
-
-    return parse
+def _numbers(text: str) -> Any:
+    """Return numbers separated by commas, and any other text as it is, for `Config.validate` to accept or refuse."""
+    try:
+        return tuple(json.loads(f"[{text}]"))
+    except ValueError:
+        return text
 
 
-TYPES = {
-    "fine_inputs": _comma_separated(int),
-    "max_time": _seconds,
-    "interval": _comma_separated(float),
-    "learning_rate": float,
-    "n_layers": _int_or_text,
-    "n_inducing": _int_or_text,
-}
+def _number(text: str) -> Any:
+    numbers = _numbers(text)
+    return numbers[0] if len(numbers) == 1 else text
+
+
+TYPES = {"max_time": _seconds, "fine_inputs": _numbers, "interval": _numbers, "random_state": int}
 
 
 def _setting_descriptions() -> dict[str, str]:
@@ -89,11 +86,10 @@ def _setting_descriptions() -> dict[str, str]:
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     descriptions, group = _setting_descriptions(), parser.add_argument_group("model and training")
     for field in fields(Config):
-        default: Any = field.default
-        kind = TYPES.get(field.name) or (str if isinstance(default, str) else int)
-        flag = "--" + FLAGS.get(field.name, field.name).replace("_", "-")
-        text = f"{descriptions[field.name].replace('%', '%%')} (default: {default})"
-        group.add_argument(flag, dest=field.name, type=kind, default=default, help=text)
+        name, default = field.name, field.default
+        flag, kind = "--" + FLAGS.get(name, name).replace("_", "-"), TYPES.get(name, _number)
+        text = f"{descriptions[name].replace('%', '%%')} (default: {default})"
+        group.add_argument(flag, dest=name, type=kind, default=default, help=text)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -132,7 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
     predict = add_command("predict", "Predict the rows of a table: mean, std and 95 percent interval of each target.")
     add = predict.add_argument
     add("--out", required=True, help="the .csv or .parquet file to write")
-    add("--quantiles", help="levels such as 0.05,0.5,0.95, each of which becomes a column")
+    add("--quantiles", type=_levels, default=[], help="levels such as 0.05,0.5,0.95, each of which becomes a column")
     add("--samples", type=int, default=0, help="number of draws of the target, each of which becomes a column")
     evaluate = add_command("evaluate", "Compare predictions with a table that contains the target.")
     evaluate.add_argument("--json", action="store_true", help="print JSON")

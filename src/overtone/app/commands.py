@@ -1,7 +1,12 @@
-"""Run the commands of the command line; `fit` is in `app.fitting`."""
+"""Run the commands of the command line."""
 
 import argparse
 import json
+import logging
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -9,50 +14,146 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from overtone.app.fitting import fit
-from overtone.app.rows import encode_inputs, load_model, load_model_and_rows, print_scores, score, target_names
+from overtone.app import loading
+from overtone.app.loading import Rows
 from overtone.autopilot.config import Config
-from overtone.tables.read import TableError, TableWriter, quoted_list, read_chunks
+from overtone.tables.encode import Encoder
+from overtone.tables.read import TableError, quoted_list, read_chunks, read_table, table_writer
+from overtone.tables.targets import holds_classes
 
-__all__ = ["demo", "evaluate", "fit", "info", "predict", "report"]
-INTERVAL_LEVELS = (0.025, 0.975)  # of the columns lower and upper
+log = logging.getLogger("overtone")
+MAX_INPUTS, MIN_ROWS_TO_SPLIT = 1000, 20
+
+
+def fit(arguments: argparse.Namespace) -> None:
+    """Fit a model to a table, save it and print its scores on held-out rows."""
+    _check_arguments(arguments)
+    settings = {f.name: getattr(arguments, f.name) for f in fields(Config)}
+    Config(**settings).validate()
+    frame = read_table(arguments.table)
+    try:
+        targets, inputs = _choose_columns(arguments, frame.columns)
+        classes = _holds_classes(arguments, frame, targets)
+        frame, y = loading.read_targets(frame, targets, classes)
+        encoder = Encoder.fit(frame.select(inputs), missing=arguments.missing, calendar=arguments.calendar)
+        rows = loading.complete_rows(encoder, frame, y, arguments.exposure)
+        if len(rows) < 2:
+            raise TableError(f"{len(rows)} complete rows; a fit needs at least 2.")
+    except TableError as error:
+        raise TableError(f"{arguments.table}: {error}") from None
+    log.info("%d rows, target %s, inputs: %s", len(rows), ", ".join(targets), quoted_list(encoder.inputs, 20))
+    training, held_out = _split(arguments, encoder, rows)
+
+    from overtone.sklearn import DeepGPClassifier, DeepGPRegressor  # imports JAX, for which errors above do not wait
+
+    model: Any = (DeepGPClassifier if classes else DeepGPRegressor)(**settings, verbose=not arguments.quiet)
+    with _stop_on_interrupt() as stop:
+        model.fit(training.X, training.y, **training.keywords, checkpoint=arguments.checkpoint, stop=stop)
+    model.encoder_, model.exposure_ = encoder, arguments.exposure
+    model.target_ = targets if len(targets) > 1 else targets[0]
+    model.save(arguments.out)
+    if model.history_.message:
+        log.info("%s", model.history_.message)
+    print(f"{len(training)} rows, {len(model.history_.loss)} steps, {model.history_.seconds:.0f} s")
+    if classes:
+        held_out = held_out[np.isin(held_out.y, model.classes_)]  # a rare class may occur in held-out rows alone
+    if len(held_out):
+        print("\nOn the held-out rows:")
+        loading.print_scores(loading.score(model, held_out))
+    shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(training.X))
+    print(f"\nResidual fraction of each layer (near 0, there are enough frequencies): {shares}")
+    print(f"Written: {arguments.out}")
+
+
+def _check_arguments(arguments: argparse.Namespace) -> None:
+    if arguments.resume and not arguments.checkpoint:
+        raise ValueError("--resume needs --checkpoint FOLDER, the folder with the checkpoint to resume from.")
+    if arguments.checkpoint and not arguments.resume and any(Path(arguments.checkpoint).glob("*.checkpoint")):
+        raise ValueError(f"{arguments.checkpoint}: a checkpoint exists already; add --resume or use another folder.")
+    if not 0 <= arguments.validate < 1:
+        raise ValueError(f"--validate must be a share of the rows, at least 0 and below 1; got {arguments.validate}.")
+
+
+def _choose_columns(arguments: argparse.Namespace, columns: list[str]) -> tuple[list[str], list[str]]:
+    """Return the names of the targets and of the columns to predict from."""
+    targets = [arguments.target] if arguments.target in columns else arguments.target.split(",")
+    others = [*targets, *filter(None, [arguments.exposure])]
+    inputs = arguments.inputs.split(",") if arguments.inputs else [name for name in columns if name not in others]
+    if (absent := [name for name in (*others, *inputs) if name not in columns]) or not inputs:
+        needed = quoted_list(absent) or "to predict from"
+        raise TableError(f"there is no column {needed}; the table has {quoted_list(columns, 20)}.")
+    if len(inputs) > MAX_INPUTS:
+        limit = f"a model takes at most {MAX_INPUTS}; choose some with --inputs"
+        raise TableError(f"{len(inputs)} columns to predict from, but {limit}.")
+    if duplicates := [name for i, name in enumerate(targets) if name in targets[:i]]:
+        raise ValueError(f"--target names {quoted_list(duplicates)} more than once.")
+    return targets, inputs
+
+
+def _holds_classes(arguments: argparse.Namespace, frame: pl.DataFrame, targets: list[str]) -> bool:
+    classes = [name for name in targets if holds_classes(frame[name], arguments.likelihood)]
+    if classes and len(targets) > 1:
+        raise TableError(f"the target {classes[0]!r} holds classes, which can only be predicted one at a time.")
+    if classes and arguments.exposure:
+        raise TableError(f"an exposure belongs to counts, but the target {arguments.target!r} holds classes.")
+    return bool(classes)
+
+
+def _split(arguments: argparse.Namespace, encoder: Encoder, rows: Rows) -> tuple[Rows, Rows]:
+    """Return the rows to train on and the rows to test on: the last ones in time if asked to, or random ones."""
+    if arguments.held_out == "last":
+        if times := encoder.time_inputs:
+            rows = rows[np.argsort(rows.X[:, times[0]], kind="stable")]
+        order = np.arange(len(rows))[::-1]
+    else:
+        order = np.random.default_rng(arguments.random_state).permutation(len(rows))
+    num_held_out = round(arguments.validate * len(rows)) if len(rows) >= MIN_ROWS_TO_SPLIT else 0
+    held_out, training = np.split(order, [num_held_out])
+    return rows[np.sort(training)], rows[held_out]
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether Ctrl-C was pressed; pressed a second time, it ends the program."""
+    requests = []
+
+    def handle(*_):
+        if requests:
+            raise KeyboardInterrupt
+        requests.append(True)
+        print("\novertone: stopping; the best model so far will be saved. Ctrl-C again aborts.", file=sys.stderr)
+
+    previous_handler = signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: bool(requests)
+    finally:
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 def predict(arguments: argparse.Namespace) -> None:
     """Write a table with columns of predictions added."""
-    model, encoder = load_model(arguments.model)
-    levels = _quantile_levels(arguments.quantiles) if arguments.quantiles else []
+    model, encoder = loading.load_model(arguments.model)
     num_rows = 0
-    with TableWriter(arguments.out) as writer:
+    with table_writer(arguments.out) as write:
         for seed, chunk in enumerate(read_chunks(arguments.table)):
             try:
-                X, exposure = encode_inputs(encoder, chunk, model.exposure_)
+                X, exposure = loading.encode_inputs(encoder, chunk, model.exposure_)
             except TableError as error:
                 raise TableError(f"{arguments.table}, from row {num_rows + 1} on: {error}") from None
-            gaps = pl.Series(np.asarray(np.isnan(X).any(axis=1)))
-            keywords = {} if exposure is None else {"exposure": exposure}
-            predictions = _prediction_columns(model, np.nan_to_num(X), levels, arguments.samples, seed, keywords)
-            if taken := [name for name in predictions if name in chunk.columns]:
-                raise TableError(
-                    f"{arguments.table}: {quoted_list(taken)} would be replaced by predictions; rename it."
-                )
+            gaps = pl.Series(np.array(np.isnan(X).any(axis=1)))
+            columns = _prediction_columns(model, np.nan_to_num(X), arguments, seed, exposure)
+            if taken := [name for name in columns if name in chunk.columns]:
+                raise TableError(f"{arguments.table}: {quoted_list(taken)} would be replaced; rename it.")
             if arguments.out.endswith(".parquet"):
                 chunk = encoder.with_parsed_numbers(chunk, *filter(None, [model.exposure_]))
-            columns = [pl.Series(name, values).set(gaps, None) for name, values in predictions.items()]
-            writer.add(chunk.with_columns(columns))
+            write(chunk.with_columns([pl.Series(name, values).set(gaps, None) for name, values in columns.items()]))
             num_rows += len(X)
     print(f"{num_rows} rows\nWritten: {arguments.out}")
 
 
-def _quantile_levels(text: str) -> list[float]:
-    try:
-        return [float(level) for level in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--quantiles must be numbers separated by commas; got {text!r}.") from None
-
-
-def _prediction_columns(model: Any, X, levels: list[float], num_samples: int, seed: int, exposure: dict) -> dict:
+def _prediction_columns(model: Any, X, arguments: argparse.Namespace, seed: int, exposure: dict) -> dict:
     """Return the columns that `predict` adds, by name."""
+    levels = arguments.quantiles
     if hasattr(model, "classes_"):
         if levels:
             raise ValueError("--quantiles are for numbers, but this model predicts classes.")
@@ -62,36 +163,33 @@ def _prediction_columns(model: Any, X, levels: list[float], num_samples: int, se
         columns |= {f"probability_{name}": probabilities[:, i] for i, name in enumerate(model.classes_)}
     else:
         names = ["mean", "std", "lower", "upper", *(f"quantile_{level:g}" for level in levels)]
-        quantiles = model.predict_quantiles(X, [*INTERVAL_LEVELS, *levels], **exposure)
+        quantiles = model.predict_quantiles(X, [0.025, 0.975, *levels], **exposure)
         columns = dict(zip(names, [*model.predict(X, return_std=True, **exposure), *quantiles], strict=True))
-    if num_samples:
-        draws = np.moveaxis(model.sample_y(X, num_samples, random_state=seed, **exposure), -1, 0)
+    if arguments.samples:
+        draws = np.moveaxis(model.sample_y(X, arguments.samples, random_state=seed, **exposure), -1, 0)
         columns |= {f"sample_{i + 1}": draw for i, draw in enumerate(draws)}
-    if not isinstance(targets := model.target_, list):
-        return columns
-    prefixes = [f"{target}_" for target in targets] if len(targets) > 1 else [""]
+    prefixes = [f"{target}_" for target in model.target_names] if len(model.target_names) > 1 else [""]
+    columns = {name: values.reshape(len(X), -1) for name, values in columns.items()}
     return {f"{prefix}{name}": values[:, i] for i, prefix in enumerate(prefixes) for name, values in columns.items()}
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
     """Print how well a model predicts the target of a table."""
-    model, _, rows = load_model_and_rows(arguments.model, arguments.table)
-    scores = score(model, rows)
+    model, _, rows = loading.load_model_and_rows(arguments.model, arguments.table)
+    scores = loading.score(model, rows)
     if arguments.json:
-        print(json.dumps(scores))
+        print(json.dumps(scores if len(scores) > 1 else scores.popitem()[1]))
     else:
-        print_scores(scores)
+        loading.print_scores(scores)
 
 
 def report(arguments: argparse.Namespace) -> None:
     """Write a page about a model and its predictions of a table."""
-    if not Path(arguments.out).absolute().parent.is_dir():
-        raise ValueError(f"{arguments.out}: there is no such folder to write to.")
-    model, encoder, rows = load_model_and_rows(arguments.model, arguments.table)
+    model, encoder, rows = loading.load_model_and_rows(arguments.model, arguments.table)
     from overtone.app.report import render_report
     from overtone.storage.files import replace_file
 
-    target, time = ", ".join(target_names(model)), next(iter(encoder.time_inputs), None)
+    target, time = ", ".join(model.target_names), next(iter(encoder.time_inputs), None)
     page = render_report(model, rows.X, rows.y, names=encoder.inputs, target=target, time=time, **rows.keywords)
     replace_file(arguments.out, page.encode())
     print(f"Written: {arguments.out}")
@@ -99,19 +197,13 @@ def report(arguments: argparse.Namespace) -> None:
 
 def info(arguments: argparse.Namespace) -> None:
     """Print what a model predicts, how it was trained, and what was decided from the data."""
-    model, encoder = load_model(arguments.model, for_tables=False)
-    plan, history = model.plan_, model.history_
-    variables = "points" if model.plan_.features == "points" else "frequencies"
-    print(f"{arguments.model}: {plan.method}, {len(model.model_.layers)} layers, {plan.num_inducing} {variables}")
-    classes = f" ({', '.join(map(str, model.classes_))})" if hasattr(model, "classes_") else ""
-    print(f"target: {', '.join(target_names(model))}{classes}\ninputs: {', '.join(encoder.inputs)}")
-    print(f"trained for {len(history.loss)} steps, {history.seconds:.0f} s. {history.message}")
-    for field in fields(Config):
-        print(f"    {field.name}: {getattr(model.config_, field.name)}")
-    if plan.reasons:
-        print("Decided from the data:")
-    for decision, reason in plan.reasons.items():
-        print(f"    {decision}: {reason}")
+    from overtone.sklearn import load
+
+    model: Any = load(arguments.model)
+    settings = {field.name: getattr(model.config_, field.name) for field in fields(Config)}
+    about = loading.describe(model, loading.input_names(model), ", ".join(model.target_names))
+    for title, entries in (("About", about), ("Settings", settings), ("Decided from the data", model.plan_.reasons)):
+        print(f"{title}:", *(f"    {name}: {value}" for name, value in entries.items()), sep="\n")
 
 
 def demo(arguments: argparse.Namespace) -> None:

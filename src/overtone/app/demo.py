@@ -6,11 +6,10 @@ edges; a deep one can move its hidden layer quickly at the edges and stay put in
 `overtone demo` or `python -m overtone.app.demo [FOLDER]` prints a table, and writes the table and the pictures.
 """
 
-import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -22,7 +21,6 @@ from overtone.sklearn import DeepGPRegressor
 
 HEIGHTS = np.array([0.0, 1.0, -0.5, 0.6, -1.0])
 NOISE = 0.05
-STEPS = 5000
 FOLDER = Path("overtone-demo")  # which git ignores; `make demo-record` writes the committed results/demo
 
 # Label, estimator's parameters. M frequencies are 2M + 1 sinusoids and, in Overtone's own features, 4 values and
@@ -37,12 +35,7 @@ RUNS = {
     "DGP, 3 layers, 20 points": {"method": "dgp", "n_layers": 3},
     "ID-DGP, 2 layers, paper's features": {"method": "id-dgp", "preset": "paper"},
     "VFF, 1 layer, paper's features": {"method": "vff", "preset": "paper"},
-    "ID-DGP, 2 layers, paper's features, Adam only": {
-        "method": "id-dgp",
-        "n_layers": 2,
-        "preset": "paper",
-        "output": "adam",
-    },
+    "ID-DGP, 2 layers, paper's features, Adam only": {"method": "id-dgp", "preset": "paper", "output": "adam"},
 }
 PICTURES = {
     "multi_step.png": list(RUNS)[:3],
@@ -52,75 +45,51 @@ PICTURES = {
 
 
 def multi_step(seed: int, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """`num` noisy points (X, y) of a function with five plateaus on [0, 1]."""
+    """Return `num` noisy points (X, y) of a function with five plateaus on [0, 1]."""
     rng = np.random.default_rng(seed)
     x = np.sort(rng.uniform(0, 1, num))
     plateau = np.minimum((x * len(HEIGHTS)).astype(int), len(HEIGHTS) - 1)
     return x[:, None], HEIGHTS[plateau] + NOISE * rng.standard_normal(num)
 
 
-def run(label: str, X, y, X_test, y_test, *, seed: int, steps: int) -> tuple[DeepGPRegressor, dict]:
-    """Fit one method and measure it; densities are in nats per point."""
-    model = DeepGPRegressor(**{"n_inducing": 20, **RUNS[label]}, max_steps=steps, random_state=seed, verbose=True)
-    start = perf_counter()
-    model.fit(X, y)
-    seconds = perf_counter() - start
-    error = model.predict(X_test) - y_test
-    return model, {
-        "model": label,
-        "elbo": model.elbo(X, y) / len(X),
-        "log_density": float(model.log_predictive_density(X_test, y_test).mean()),
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "seconds": seconds,
-        "outside": max(model.outside_fraction(X)),
-        "residual": max(model.residual_fraction(X)),
-    }
-
-
 def picture(models: dict[str, DeepGPRegressor], X, y) -> Figure:
-    """One column for each model: the prediction above, its hidden layers, last to first, below."""
+    """Return one column for each model: the prediction above, its hidden layers, last to first, below."""
     depth = max(len(model.model_.layers) for model in models.values())
-    fig, axes = plt.subplots(
-        depth, len(models), figsize=(4.2 * len(models), 0.6 + 2.1 * depth), sharex=True, squeeze=False,
-        height_ratios=[1.4] + [1.0] * (depth - 1), layout="constrained",
-    )  # fmt: skip
+    size = (4.2 * len(models), 0.6 + 2.1 * depth)
+    fig, axes = plt.subplots(depth, len(models), figsize=size, sharex=True, squeeze=False, layout="constrained")
     for column, (label, model) in zip(axes.T, models.items(), strict=True):
-        plots.prediction(model, X, y, column[0])
-        column[0].set_title(label, fontsize=10)
-        column[0].set_ylim(-1.7, 1.7)
-        hidden = len(model.model_.layers) - 1
-        for row, ax in enumerate(column[1:]):
-            if row < hidden:
-                plots.layer(model, X, hidden - 1 - row, ax)
-                ax.set_ylabel(f"layer {hidden - row}", fontsize=8)
-            else:
-                ax.axis("off")
+        plots.prediction(model, X, y, column[0]).set(title=label, ylim=(-1.7, 1.7))
+        num_hidden = len(model.model_.layers) - 1
+        for i, ax in zip(reversed(range(num_hidden)), column[1:], strict=False):
+            plots.layer(model, X, i, ax).set(ylabel=f"layer {i + 1}")
+        for ax in column[1 + num_hidden :]:
+            ax.axis("off")
     return fig
 
 
 def table(rows: list[dict]) -> str:
-    """The measurements as a Markdown table."""
+    """Return the measurements as a Markdown table."""
     head = "| model | ELBO / N | test log density | RMSE | seconds |\n|---|---|---|---|---|"
-    lines = [
-        f"| {r['model']} | {r['elbo']:.2f} | {r['log_density']:.2f} | {r['rmse']:.3f} | {r['seconds']:.0f} |"
-        for r in rows
-    ]
+    line = "| {model} | {elbo:.2f} | {log_density:.2f} | {rmse:.3f} | {seconds:.0f} |"
     truth = -0.5 * np.log(2 * np.pi * NOISE**2) - 0.5
-    return "\n".join([head, *lines, f"| *the function itself* | | *{truth:.2f}* | *{NOISE:.3f}* | |"])
+    last = f"| *the function itself* | | *{truth:.2f}* | *{NOISE:.3f}* | |"
+    return "\n".join([head, *(line.format(**row) for row in rows), last])
 
 
-def main(folder: Path, *, seed: int = 0, steps: int = STEPS, labels: Sequence[str] = tuple(RUNS)) -> list[dict]:
-    """Fit the models, print the table, write table and pictures to the folder."""
+def main(folder: Path, *, steps: int = 5000, labels: Sequence[str] = tuple(RUNS)) -> list[dict]:
+    """Fit the models, print the table, write table and pictures to the folder; densities are in nats per point."""
     matplotlib.use("Agg")  # pictures go to files: no screen is needed
     folder.mkdir(parents=True, exist_ok=True)
-    X, y = multi_step(seed, 400)
-    X_test, y_test = multi_step(seed + 1000, 2000)
+    X, y = multi_step(0, 400)
+    test = multi_step(1000, 2000)
     models, rows = {}, []
     for label in labels:
         print(label, flush=True)
-        models[label], row = run(label, X, y, X_test, y_test, seed=seed, steps=steps)
-        rows.append(row)
-        print(f"    test log density {row['log_density']:.2f}, RMSE {row['rmse']:.3f}", flush=True)
+        model = DeepGPRegressor(**{"n_inducing": 20, **RUNS[label]}, max_steps=steps, verbose=True).fit(X, y)
+        scores, models[label] = model.evaluate(*test), model
+        measured = {name: scores[name] for name in ("log_density", "rmse")}
+        rows.append({"model": label, "elbo": model.elbo(X, y) / len(X), **measured, "seconds": model.history_.seconds})
+        print(f"    test log density {scores['log_density']:.2f}, RMSE {scores['rmse']:.3f}", flush=True)
     names = [name for name, shown in PICTURES.items() if set(shown) <= set(labels)]
     for name in names:
         fig = picture({label: models[label] for label in PICTURES[name]}, X, y)
@@ -134,9 +103,4 @@ def main(folder: Path, *, seed: int = 0, steps: int = STEPS, labels: Sequence[st
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Fit the multi-step function with all methods.")
-    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    arguments = parser.parse_args()
-    main(arguments.folder, seed=arguments.seed, steps=arguments.steps)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

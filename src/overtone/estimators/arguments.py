@@ -16,9 +16,8 @@ def name_of(column: Any) -> str | None:
 
 
 def seed_of(random_state: Any) -> int:
-    if isinstance(random_state, int):
-        return random_state
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    is_seed = isinstance(random_state, int)
+    return random_state if is_seed else int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def checked_scaling(name: str, make: Callable[[np.ndarray], Affine], values: np.ndarray) -> Affine:
@@ -43,23 +42,16 @@ def mixed_frame(X):
     return encoding().as_frame(X)
 
 
-def tuples(settings: dict[str, Any]) -> dict[str, Any]:
+def tuples(value: Any) -> Any:
     """Return settings with tuples in place of lists, which JSON and some users have."""
-
-    def convert(value):
-        return tuple(map(convert, value)) if isinstance(value, list) else value
-
-    return {name: convert(value) for name, value in settings.items()}
+    if isinstance(value, dict):
+        return {name: tuples(each) for name, each in value.items()}
+    return tuple(map(tuples, value)) if isinstance(value, list) else value
 
 
 def _is_numeric(column) -> bool:
     values = np.asarray(column)
-    if values.dtype.kind in "biuf":
-        return True
-    if values.dtype.kind != "O":
-        return False
     try:
-        values.astype(np.float64)
+        return (values.astype(np.float64) if values.dtype == object else values).dtype.kind in "biuf"
     except (TypeError, ValueError):
         return False
-    return True

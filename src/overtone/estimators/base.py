@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
+from functools import partial
 from inspect import Parameter, Signature
 from typing import Any, Self
 
@@ -18,9 +19,7 @@ from overtone.autopilot.plan import plan
 from overtone.autopilot.record import Plan
 from overtone.autopilot.train import Run, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
-from overtone.estimators.functions import FunctionDraws
 from overtone.gp import diagnostics
-from overtone.gp.likelihoods import AbstractFamily
 from overtone.gp.maps import Affine, unit_interval
 from overtone.inference import predictions
 from overtone.inference.loop import History
@@ -35,15 +34,33 @@ PRECISIONS = (np.float64, np.float32)  # inputs are taken as they are; anything 
 FAR_AWAY = 1e6  # data ranges, to which inputs are clipped: a GP is back at its prior long before
 
 
-def _signature() -> Signature:
-    """Return the parameters of estimators: the fields of Config, of which only the method may come without its name."""
-    kinds = {"self": Parameter.POSITIONAL_OR_KEYWORD, "method": Parameter.POSITIONAL_OR_KEYWORD}
-    defaults = {"self": Parameter.empty, **{f.name: f.default for f in fields(Config)}, "verbose": False}
-    given = [Parameter(n, kinds.get(n, Parameter.KEYWORD_ONLY), default=default) for n, default in defaults.items()]
-    return Signature(given)
+# The fields of Config, of which only the method may come without its name.
+DEFAULTS = {"self": Parameter.empty, **{f.name: f.default for f in fields(Config)}, "verbose": False}
+KINDS = {"self": Parameter.POSITIONAL_OR_KEYWORD, "method": Parameter.POSITIONAL_OR_KEYWORD}
+SIGNATURE = Signature([Parameter(n, KINDS.get(n, Parameter.KEYWORD_ONLY), default=d) for n, d in DEFAULTS.items()])
 
 
-SIGNATURE = _signature()
+class FunctionDraws:
+    """Draws of a model's functions, to be evaluated anywhere."""
+
+    def __init__(self, functions: predictions.Functions, inputs: Callable, in_units: Callable):
+        """Take what makes of rows what the model sees, and where they have gaps, and what the user sees of results."""
+        self.functions, self._inputs, self._in_units = functions, inputs, in_units
+
+    def __call__(self, X) -> np.ndarray:
+        """Return what each draw expects of y at the rows of X, in the user's units: (N, n), or (N, P, n) for several.
+
+        Of classes these are probabilities (N, C, n).
+        """
+        return self._in_units(np.moveaxis(self._values(X)[0], 0, -1))
+
+    def layers(self, X) -> list[np.ndarray]:
+        """Return the values (N, units, n) of each layer's functions, in the model's own units."""
+        return [np.moveaxis(values, 0, -1) for values in self._values(X)[1:]]
+
+    def _values(self, X) -> list[np.ndarray]:
+        Z, gaps = self._inputs(X)
+        return [with_missing_rows(part, gaps) for part in self.functions.layers(Z)]
 
 
 class DeepGPEstimator(BaseEstimator):
@@ -52,9 +69,10 @@ class DeepGPEstimator(BaseEstimator):
     missing: str
     random_state: Any
     verbose: bool
-    n_features_in_: int
     target_: str | list[str] | None  # its name; of several targets, their names
+    n_features_in_: int
     encoder_: Any
+    y_spread_: np.ndarray  # of numbers, their standard deviations in training
     exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
     means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
 
@@ -77,22 +95,25 @@ class DeepGPEstimator(BaseEstimator):
         self.encoder_ = None if frame is None else encoding().Encoder.fit(frame, missing=config.missing)
         return replace(config, random_state=seed_of(self.random_state))
 
-    def _fit(self, config: Config, X: np.ndarray, Y: np.ndarray, run: Run, likelihood: str = "", why: str = "") -> Self:
-        """Train on checked inputs and targets (N, Q) in the model's units, perhaps with a likelihood for them."""
+    def _fit(self, config: Config, X: np.ndarray, Y: np.ndarray, likelihood: str, why: str, checkpoint, stop) -> Self:
+        """Train on checked inputs and targets (N, Q) in the model's units, with a likelihood for them."""
         self.x_scaling_ = checked_scaling("X", unit_interval, X)
         keep_compiled_programs()
         forget_programs_if_many()
         X, Y = self.x_scaling_.columns(X, config.dtype), Y.astype(config.dtype)
-        self.config_, self.plan_ = config, plan(replace(config, likelihood=likelihood or config.likelihood), X, Y)
-        if likelihood != config.likelihood and why:
+        self.config_, self.plan_ = config, plan(replace(config, likelihood=likelihood), X, Y)
+        if likelihood != config.likelihood:
             self.plan_.reasons["likelihood"] = why
-        self.model_, self.history_ = train(self.plan_, X, Y, run._replace(progress=self.verbose))
+        run = Run(self.verbose, stop or (lambda: False), checkpoint)
+        self.model_, self.history_ = train(self.plan_, X, Y, run)
         return self
 
     @property
-    def likelihood_(self) -> AbstractFamily:
-        """The likelihood of the fitted model."""
-        return self._fitted().model_.likelihood
+    def target_names(self) -> list[str]:
+        """The names of the targets; where they have none, y, or y1, y2 and so on."""
+        if self.target_ is None and not getattr(self, "single_output_", True):
+            return [f"y{i + 1}" for i in range(len(self.y_spread_))]
+        return self.target_ if isinstance(self.target_, list) else [self.target_ or "y"]
 
     def _complete(self, config: Config, X: np.ndarray) -> tuple[np.ndarray, Any]:
         """Return training inputs without gaps, and which rows those are."""
@@ -152,17 +173,14 @@ class DeepGPEstimator(BaseEstimator):
         with jax.enable_x64(True):
             key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
             draws = num_samples if self.model_.hidden_widths else 1
-            parts = predictions.over_rows(
-                lambda *chunk: compute(self.model_, key, num_samples, *chunk), Z, *others, draws=draws
-            )
+            parts = predictions.over_rows(partial(compute, self.model_, key, num_samples), Z, *others, draws=draws)
         return tuple(with_missing_rows(part, gaps) for part in parts)
 
     def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:
         """Return the bound of the rows without gaps, and their targets."""
         Z, gaps = self._inputs(X)
-        with jax.enable_x64(True):
-            key = jax.random.fold_in(jax.random.key(self.config_.random_state), n_samples)
-            return float(predictions.bound(self.model_, key, n_samples, Z[~gaps], Y[~gaps])), Y[~gaps]
+        key = jax.random.fold_in(jax.random.key(self.config_.random_state), n_samples)
+        return predictions.elbo(self.model_, (Z[~gaps], Y[~gaps]), key=key, num_samples=n_samples), Y[~gaps]
 
     def _draws(self, X, n_samples: int, random_state: Any, offset: np.ndarray) -> np.ndarray:
         """Return draws of the targets (draws, N, P), in the model's units."""
@@ -180,31 +198,25 @@ class DeepGPEstimator(BaseEstimator):
 
     def _validated(self, missing: str, X, *y: Any, **settings: Any) -> Any:
         """Return inputs as numbers, and targets, as scikit-learn takes them; inputs may be NaN unless refused."""
-        X = self._columns(X)
+        if self.encoder_ is not None and hasattr(X, "columns"):
+            X = self.encoder_.encode(encoding().as_frame(X))
         if missing == "error" and hasattr(X, "columns"):
             counts = {str(name): count_missing(np.asarray(X[name])) for name in X.columns}
             if any(counts.values()):
                 raise ValueError(missing_values_message(counts))
         return validate_data(self, X, *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings)
 
-    def _columns(self, X) -> Any:
-        """Return the inputs as numbers, where X is a frame whose columns are something else."""
-        if self.encoder_ is None or not hasattr(X, "columns"):
-            return X
-        return self.encoder_.encode(encoding().as_frame(X))
-
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted estimator to one safetensors file, which `load` reads again."""
         self._fitted()
         structure, arrays = described(self.model_)
-        arrays |= {"history_.loss": self.history_.loss}
         arrays |= {"x_scaling_.shift": self.x_scaling_.shift, "x_scaling_.scale": self.x_scaling_.scale}
+        arrays["history_.loss"] = self.history_.loss
         arrays |= {} if self.means_ is None else {"means_": self.means_}
-        config = self.config_
         about = {
             "estimator": type(self).__name__,
-            "parameters": {**self.get_params(), "random_state": config.random_state},
-            "config": asdict(config),
+            "parameters": {**self.get_params(), "random_state": self.config_.random_state},
+            "config": asdict(self.config_),
             "plan": asdict(self.plan_),
             "structure": structure,
             "history": {**asdict(self.history_), "loss": None},
@@ -228,29 +240,26 @@ class DeepGPEstimator(BaseEstimator):
         model.means_ = arrays.get("means_")
         model.config_ = Config(**tuples(about["config"]))
         model.plan_ = Plan.from_json(tuples(about["plan"]))
-        scores = [(step, value) for step, value in about["history"]["scores"]]
+        scores = [tuple(score) for score in about["history"]["scores"]]
         model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"], "scores": scores})
         model.n_features_in_ = len(model.x_scaling_.shift)
         if about["inputs"]:
             vars(model)["feature_names_in_"] = np.array(about["inputs"], object)
         model.target_, (model.exposed_, model.exposure_) = about["target"], about["exposure"]
-        model.encoder_ = about["encoder"] and encoding().Encoder.from_json(about["encoder"])
+        model.encoder_ = about["encoder"] and encoding().Encoder.from_json(tuples(about["encoder"]))
         model._restore_targets(arrays, about)
         with jax.enable_x64(True):
             model.model_ = rebuilt(about["structure"], arrays)
         return model
 
-    def _in_units(self, values: np.ndarray) -> np.ndarray:
+    def _in_units(self, values: np.ndarray) -> Any:
         """Return expectations of targets (N, P, ...) in the user's units."""
-        raise NotImplementedError
 
-    def _target_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def _target_state(self) -> Any:
         """Return what `save` should keep about targets: arrays, and what JSON can express."""
-        raise NotImplementedError
 
     def _restore_targets(self, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
         """Set what `_target_state` gave."""
-        raise NotImplementedError
 
     def _fitted(self) -> Self:
         check_is_fitted(self, "model_")

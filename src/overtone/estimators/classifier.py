@@ -1,6 +1,5 @@
 """Classification: arrays or frames in, probabilities out."""
 
-import os
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -10,7 +9,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from overtone.autopilot.names import LIKELIHOODS, part
-from overtone.autopilot.train import Run
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.inference import predictions
 from overtone.tables.gaps import count_missing
@@ -29,7 +27,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     The parameters are those of `DeepGPRegressor`; `classes_` are the labels in the order of the probabilities.
     """
 
-    def fit(self, X, y, *, checkpoint: str | os.PathLike | None = None, stop: Callable[[], bool] | None = None) -> Self:
+    def fit(self, X, y, *, checkpoint: Any = None, stop: Callable[[], bool] | None = None) -> Self:
         """Fit to inputs X (N, D) and labels y (N,); the rest is as for `DeepGPRegressor`."""
         config = self._start_fit(X, y)
         if config.likelihood != "auto" and not part(LIKELIHOODS, config.likelihood).classes:
@@ -38,18 +36,14 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         check_classification_targets(y)
         X, rows = self._complete(config, np.asarray(X))
         self.classes_, codes = np.unique(column_or_1d(y, warn=True)[rows], return_inverse=True)
-        if len(self.classes_) < 2:
+        num = len(self.classes_)
+        if num < 2:
             raise ValueError(f"all rows are of the class {self.classes_.tolist()[0]!r}; a fit needs at least two.")
-        likelihood = config.likelihood
-        if likelihood == "auto":
-            likelihood = "bernoulli" if len(self.classes_) == 2 else "softmax"
-        if likelihood == "bernoulli" and len(self.classes_) > 2:
-            raise ValueError(
-                f"likelihood='bernoulli' is for two classes, but y has {len(self.classes_)}; use 'softmax'."
-            )
-        Y = codes.reshape(-1, 1).astype(np.float64)
-        run, why = Run(False, stop or (lambda: False), checkpoint), f"The target has {len(self.classes_)} classes."
-        return self._fit(config, X, Y, run, likelihood, why)
+        if config.likelihood == "bernoulli" and num > 2:
+            raise ValueError(f"likelihood='bernoulli' is for two classes, but y has {num}; use 'softmax'.")
+        default, why = "bernoulli" if num == 2 else "softmax", f"The target has {num} classes."
+        likelihood = default if config.likelihood == "auto" else config.likelihood
+        return self._fit(config, X, codes.reshape(-1, 1).astype(np.float64), likelihood, why, checkpoint, stop)
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""

@@ -1,6 +1,5 @@
 """Regression: arrays or frames in, predictions in the user's units out."""
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -10,7 +9,6 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length
 
 from overtone.autopilot.names import LIKELIHOODS, part
-from overtone.autopilot.train import Run
 from overtone.estimators.arguments import checked_scaling, name_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.gp.maps import Affine, standardise
@@ -45,15 +43,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(
-        self,
-        X,
-        y,
-        *,
-        exposure=None,
-        checkpoint: str | os.PathLike | None = None,
-        stop: Callable[[], bool] | None = None,
-    ) -> Self:
+    def fit(self, X, y, *, exposure=None, checkpoint: Any = None, stop: Callable[[], bool] | None = None) -> Self:
         """Fit to inputs X (N, D) and targets y, (N,) or (N, P); of several targets, some values may be missing (NaN).
 
         exposure: of counts, the length of time, the area and so on (N,) in which they were counted.
@@ -79,9 +69,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         standard = checked_scaling("y", standardise, Y)
         self.y_scaling_ = Affine(0 * standard.shift, np.ones_like(standard.scale)) if counts else standard
         self.y_spread_ = standard.scale
-        run = Run(False, stop or (lambda: False), checkpoint)
         why = "The targets are small whole numbers with zeros among them, or have an exposure: counts."
-        return self._fit(config, X, self._packed(Y, exposure, counts), run, likelihood, why)
+        return self._fit(config, X, self._packed(Y, exposure, counts), likelihood, why, checkpoint, stop)
 
     def predict(self, X, return_std: bool = False, *, exposure=None):
         """Return the predictive mean of y; with `return_std=True` the pair (mean, standard deviation)."""
@@ -154,7 +143,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         """Return targets (N, P) in the model's units, NaN where inputs are missing too, and their scores."""
         Y, num_outputs = self._targets(X, y, exposure), len(self.y_scaling_.shift)
         mean, density, below, crps = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure))
-        if self.likelihood_.counts:
+        if self.model_.likelihood.counts:
             below = below + (np.random.default_rng(0).random(below.shape) - 0.5) * np.exp(density)
         gaps = self._inputs(X)[1][:, None]
         return np.where(gaps, np.nan, Y[:, :num_outputs].astype(np.float64)), mean, density, below, crps
@@ -192,7 +181,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         num_outputs = len(self.y_scaling_.shift)
         if Y.shape[1] != num_outputs:
             raise ValueError(f"y has {Y.shape[1]} outputs, but the model was fitted to {num_outputs}.")
-        return self._packed(Y, exposure, self.likelihood_.counts).astype(self.config_.dtype)
+        return self._packed(Y, exposure, self.model_.likelihood.counts).astype(self.config_.dtype)
 
     def _packed(self, Y: np.ndarray, exposure, counts: bool) -> np.ndarray:
         """Return standardised targets; or counts, with the logs of their exposures."""
@@ -207,7 +196,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def _offset(self, X, exposure) -> np.ndarray:
         """Return what is added to the functions at each row, (N, 1)."""
-        if exposure is not None and not self.likelihood_.counts:
+        if exposure is not None and not self._fitted().model_.likelihood.counts:
             raise ValueError("an exposure belongs to counts, and this model was fitted to something else.")
         num = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
         return _log_exposure(exposure, num).astype(self._fitted().config_.dtype)

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -21,7 +21,6 @@ from safetensors.numpy import save
 
 from overtone.version import __version__
 
-T = TypeVar("T")
 FORMAT = 6
 MARK = "overtone"  # the entry of the header that makes it one of ours
 
@@ -65,8 +64,7 @@ def _check_origin(path: Path, kind: str, header: dict[str, str]) -> None:
             f"this is {__version__}, which knows format {FORMAT}: {advice}."
         )
     if header[MARK] != kind:
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise FileError(f"{path}: this file holds a {header[MARK][:20]}, not {article} {kind}.")
+        raise FileError(f"{path}: it holds a {header[MARK][:20]}, not {'an' if kind[0] in 'aeiou' else 'a'} {kind}.")
 
 
 def _digest(header: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> str:
@@ -91,11 +89,6 @@ def replace_file(path: str | os.PathLike, contents: bytes) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def leaves(tree: Any, prefix: str) -> dict[str, np.ndarray]:
@@ -104,13 +97,11 @@ def leaves(tree: Any, prefix: str) -> dict[str, np.ndarray]:
     return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in pairs}
 
 
-def restored(tree: T, arrays: Mapping[str, np.ndarray], prefix: str) -> T:
+def restored(tree: Any, arrays: Mapping[str, np.ndarray], prefix: str) -> Any:
     """Return a tree of the same structure with the arrays that belong at its paths."""
-    dynamic, static = eqx.partition(tree, eqx.is_array)
-    pairs, structure = jax.tree_util.tree_flatten_with_path(dynamic)
-    names = [prefix + jax.tree_util.keystr(path) for path, _ in pairs]
-    for name, (_, leaf) in zip(names, pairs, strict=True):
+    old, (dynamic, static) = leaves(tree, prefix), eqx.partition(tree, eqx.is_array)
+    for name, leaf in old.items():
         if name not in arrays or arrays[name].shape != leaf.shape:
             raise FileError(f"the array {name} of shape {leaf.shape} is not in this file.")
-    new = [jax.device_put(arrays[name]) for name in names]
-    return eqx.combine(jax.tree.unflatten(structure, new), static)
+    new = [jax.device_put(arrays[name]) for name in old]
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(dynamic), new), static)

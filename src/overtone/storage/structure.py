@@ -16,10 +16,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from overtone.numerics import params
 from overtone.storage import files
 
 MODULES = ("kernels", "means", "maps", "variational", "layers", "model", "features", "likelihoods")
-WRAPPERS = "overtone.numerics.params"
 
 
 def save(model: eqx.Module, path: str | os.PathLike) -> None:
@@ -71,9 +71,7 @@ def rebuilt(structure: Any, arrays: Mapping[str, np.ndarray], classes: Iterable[
             return tuple(map(build, thing["tuple"])) if "tuple" in thing else list(map(build, thing["list"]))
         name, fields = thing["class"], thing["fields"]
         if name not in known:
-            raise files.FileError(
-                f"this file has a part of class {name}; pass that class: load(path, classes=[{name}])."
-            )
+            raise files.FileError(f"there is a part of class {name}; pass that class: load(path, classes=[{name}]).")
         return _made(known[name], {field: build(value) for field, value in fields.items()})
 
     try:
@@ -99,6 +97,6 @@ def _made(kind: type, values: dict[str, Any]) -> Any:
 @lru_cache(maxsize=1)
 def _own_classes() -> dict[str, type]:
     """Return the library's classes by their names, which belong to the format of files."""
-    modules = [import_module(f"overtone.gp.{name}") for name in MODULES] + [import_module(WRAPPERS)]
+    modules = [params, *(import_module(f"overtone.gp.{name}") for name in MODULES)]
     classes = [c for module in modules for c in vars(module).values() if isinstance(c, type)]
     return {c.__name__: c for c in classes if issubclass(c, eqx.Module) and c.__module__.startswith("overtone.")}

@@ -1,6 +1,6 @@
 """Infer the meaning of one column of a table and turn its cells into numbers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -39,18 +39,29 @@ class Column:
 
     def encode(self, series: pl.Series) -> np.ndarray:
         """Return the inputs (N, number of inputs) of the cells of a series, with NaN for missing values."""
-        if self.kind == "time":
-            days = _parse_days(series, self.format)
-            return np.column_stack([days, *(CALENDAR_PARTS[part](days) for part in self.parts)])
         if self.kind == "category":
             words = clean_words(series, MISSING_WORDS)
-            indicators = np.column_stack([(words == level).to_numpy() for level in self.levels]).astype(float)
-            return np.where(words.is_null().to_numpy()[:, None], np.nan, indicators)
-        if not series.dtype.is_numeric() and series.dtype != pl.Boolean:
-            words, parse = clean_words(series), parse_numbers if self.kind == "number" else _parse_booleans
-            series = parse(series)
-            _check_parsed(words, series, "numbers" if self.kind == "number" else "yes or no")
+            return np.column_stack([(words == level).cast(pl.Float64).to_numpy() for level in self.levels])
+        is_date, is_time = series.dtype in (pl.Date, pl.Datetime), self.kind == "time"
+        if is_date != is_time or not (is_date or series.dtype.is_numeric() or series.dtype == pl.Boolean):
+            series = self._parsed(clean_words(series))
+        if is_time:
+            days = days_since_1970(series)
+            return np.column_stack([days, *(CALENDAR_PARTS[part](days) for part in self.parts)])
         return series.cast(pl.Float64).to_numpy()[:, None]
+
+    def _parsed(self, words: pl.Series) -> pl.Series:
+        """Return words as numbers or dates, or raise a TableError if one of them is something else."""
+        parsed, expected = words.cast(pl.Float64, strict=False), "numbers"
+        if self.kind == "boolean":
+            lower, values = words.str.to_lowercase(), BOOLEAN_WORDS[0] | BOOLEAN_WORDS[1]
+            parsed, expected = lower.replace_strict(values, default=None, return_dtype=pl.Float64), "yes or no"
+        if self.kind == "time":
+            date_format = self.format or "%Y-%m-%d"
+            parsed, expected = parse_dates(words, date_format), f"dates like {date_format}"
+        if len(bad := (parsed.is_null() & words.is_not_null()).arg_true()):
+            raise TableError(f"column {words.name!r} holds {expected}, but row {bad[0] + 1} has {words[bad[0]]!r}.")
+        return parsed
 
 
 def infer_column(series: pl.Series, calendar: bool) -> Column:
@@ -65,8 +76,8 @@ def infer_column(series: pl.Series, calendar: bool) -> Column:
                 f"{MAX_CATEGORIES}; leave it out or encode it as numbers (row {row + 1} has {series[row]!r})."
             )
         return Column(series.name, kind, levels=tuple(levels))
-    parts = varying_parts(_parse_days(series, date_format)) if kind == "time" and calendar else ()
-    return Column(series.name, kind, parts=parts, format=date_format)
+    column = Column(series.name, kind, format=date_format)
+    return replace(column, parts=varying_parts(column.encode(series))) if kind == "time" and calendar else column
 
 
 def infer_kind(series: pl.Series) -> tuple[str, str]:
@@ -97,22 +108,3 @@ def clean_words(series: pl.Series, missing: tuple[str, ...] = MISSING_NUMBERS) -
 def parse_numbers(series: pl.Series) -> pl.Series:
     """Return a series as floats, with null for missing values and for text that is not a number."""
     return clean_words(series).cast(pl.Float64, strict=False)
-
-
-def _parse_booleans(series: pl.Series) -> pl.Series:
-    values = BOOLEAN_WORDS[0] | BOOLEAN_WORDS[1]
-    return clean_words(series).str.to_lowercase().replace_strict(values, default=None, return_dtype=pl.Float64)
-
-
-def _parse_days(series: pl.Series, date_format: str) -> np.ndarray:
-    if series.dtype not in (pl.Date, pl.Datetime):
-        words = clean_words(series)
-        series = parse_dates(words, date_format or "%Y-%m-%d")
-        _check_parsed(words, series, f"dates like {date_format}")
-    return days_since_1970(series)
-
-
-def _check_parsed(words: pl.Series, parsed: pl.Series, expected: str) -> None:
-    """Raise a TableError if a value is present but could not be parsed."""
-    if len(bad := (parsed.is_null() & words.is_not_null()).arg_true()):
-        raise TableError(f"column {words.name!r} holds {expected}, but row {bad[0] + 1} has {words[bad[0]]!r}.")

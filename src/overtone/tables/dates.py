@@ -17,6 +17,7 @@ CALENDAR_PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of days sin
     "day of week": lambda days: np.floor(days + 3) % 7,
     "day of year": lambda days: _day_of_year(days),
 }
+TWO_CYCLES = {"time of day": 2, "day of week": 14, "day of year": 2 * 365}  # in days
 
 
 def infer_date_format(words: pl.Series) -> str:
@@ -29,9 +30,8 @@ def infer_date_format(words: pl.Series) -> str:
     if unparsed.len() >= (1 - MIN_DATE_SHARE) * distinct.len():
         return ""
     if unparsed.len():
-        raise TableError(
-            f"column {words.name!r} has dates in different formats: most look like {best}, but not {unparsed[0]!r}."
-        )
+        odd = f"most look like {best}, but not {unparsed[0]!r}"
+        raise TableError(f"column {words.name!r} has dates in different formats: {odd}.")
     if "%d/%m/" in best and not parse_dates(distinct, best.replace("%d/%m/", "%m/%d/")).null_count():
         raise TableError(
             f"column {words.name!r} has dates such as {distinct[0]!r}, in which day and month cannot be told apart; "
@@ -55,13 +55,8 @@ def varying_parts(days: np.ndarray) -> tuple[str, ...]:
     days = np.unique(days[np.isfinite(days)])
     if len(days) < 3:
         return ()
-    span = days[-1] - days[0]
-    is_useful = {
-        "time of day": len(np.unique(days % 1)) > 1 and span >= 2,
-        "day of week": len(np.unique(CALENDAR_PARTS["day of week"](days))) > 1 and span >= 14,
-        "day of year": span >= 2 * 365,
-    }
-    return tuple(name for name, useful in is_useful.items() if useful)
+    repeated = [name for name, cycles in TWO_CYCLES.items() if days[-1] - days[0] >= cycles]
+    return tuple(name for name in repeated if np.ptp(CALENDAR_PARTS[name](days)) > 0)
 
 
 def _day_of_year(days: np.ndarray) -> np.ndarray:

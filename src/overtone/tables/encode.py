@@ -75,17 +75,14 @@ class Encoder:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """Restore an encoder from the result of `to_json`."""
-        columns = [{**c, "levels": tuple(c["levels"]), "parts": tuple(c["parts"])} for c in fields["columns"]]
-        return cls(tuple(Column(**c) for c in columns), fields["missing"], tuple(fields["means"]))
+        """Restore an encoder from the result of `to_json`, with tuples for lists."""
+        return cls(**{**fields, "columns": tuple(Column(**column) for column in fields["columns"])})
 
 
-def as_frame(X: Any) -> pl.DataFrame | None:
-    """Return a pandas or polars frame as a polars frame, and None for anything else."""
+def as_frame(X: Any) -> pl.DataFrame:
+    """Return a pandas or polars frame as a polars frame."""
     if isinstance(X, pl.DataFrame):
         return X
-    if not (hasattr(X, "columns") and hasattr(X, "__getitem__")):
-        return None
     return pl.DataFrame({str(name): _as_series(str(name), np.asarray(X[name])) for name in X.columns})
 
 

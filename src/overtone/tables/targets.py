@@ -12,16 +12,12 @@ from overtone.tables.read import TableError
 
 def holds_classes(series: pl.Series, likelihood: str) -> bool:
     """Return whether a target holds classes, according to the likelihood or, with "auto", to its values."""
-    kind = infer_kind(series)[0] if series.null_count() < series.len() else "number"
     if likelihood != "auto" and part(LIKELIHOODS, likelihood).classes:
         return True
-    if likelihood == "auto":
-        return kind in ("category", "boolean")
-    if kind not in ("number", "boolean"):
-        raise TableError(
-            f"the target {series.name!r} is a {kind}, but likelihood {likelihood!r} is for numbers; use 'auto'."
-        )
-    return False
+    kind = infer_kind(series)[0] if series.null_count() < series.len() else "number"
+    if likelihood != "auto" and kind not in ("number", "boolean"):
+        raise TableError(f"target {series.name!r} is a {kind}; likelihood {likelihood!r} is for numbers; use 'auto'.")
+    return likelihood == "auto" and kind in ("category", "boolean")
 
 
 def class_labels(series: pl.Series) -> np.ndarray:
@@ -38,13 +34,10 @@ def class_labels(series: pl.Series) -> np.ndarray:
 def canonical_label(label: Any) -> str:
     """Return one spelling of a label that can be written in several ways, such as yes and Yes, or 1 and 1.0."""
     word = str(label).strip()
-    if any(word.lower() in values for values in BOOLEAN_WORDS):
-        return word.lower()
     try:
-        number = float(word)
+        return f"{float(word):.15g}"
     except ValueError:
-        return word
-    return str(int(number)) if number.is_integer() else str(number)
+        return word.lower() if any(word.lower() in values for values in BOOLEAN_WORDS) else word
 
 
 def numeric_target(series: pl.Series) -> np.ndarray:

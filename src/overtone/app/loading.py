@@ -1,0 +1,140 @@
+"""Load models, turn the rows of a table into what they take, and describe and score them."""
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+
+from overtone.tables.columns import Column
+from overtone.tables.encode import Encoder
+from overtone.tables.read import TableError, quoted_list, read_table
+from overtone.tables.targets import canonical_label, class_labels, numeric_target
+from overtone.version import __version__
+
+log = logging.getLogger("overtone")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Hold inputs (N, D), targets (N,) or (N, P) and, for counts, their exposures (N,) as a keyword of estimators."""
+
+    X: np.ndarray
+    y: np.ndarray
+    keywords: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, index: np.ndarray) -> Self:
+        return type(self)(self.X[index], self.y[index], {name: v[index] for name, v in self.keywords.items()})
+
+
+def load_model(path: str) -> tuple[Any, Encoder]:
+    """Load a model and the encoder of its inputs, which are numbers by name if it was fitted to a numeric frame."""
+    from overtone.sklearn import load  # imports JAX, for which a wrong argument of `fit` should not have to wait
+
+    model: Any = load(path)
+    names = input_names(model)
+    if not names:
+        raise ValueError(f"{path}: this model was fitted to arrays without column names; use it from Python.")
+    if model.exposed_ and model.exposure_ is None:
+        raise ValueError(f"{path}: this model needs an exposure without a column name; use it from Python.")
+    means = () if model.means_ is None else tuple(model.means_.tolist())
+    return model, model.encoder_ or Encoder(tuple(Column(n, "number") for n in names), model.config_.missing, means)
+
+
+def load_model_and_rows(model_path: str, table_path: str) -> tuple[Any, Encoder, Rows]:
+    """Load a model, its encoder, and the complete rows of a table that contains the target."""
+    model, encoder = load_model(model_path)
+    frame = read_table(table_path)
+    names, classes = model.target_names, {canonical_label(label): label for label in getattr(model, "classes_", ())}
+    try:
+        if absent := [name for name in names if name not in frame.columns]:
+            raise TableError(f"there is no column {quoted_list(absent)}, which the model predicts.")
+        frame, y = read_targets(frame, names, bool(classes))
+        rows = complete_rows(encoder, frame, y, model.exposure_)
+        if unknown := [word for word in rows.y if classes and canonical_label(word) not in classes]:
+            raise TableError(f"the target {model.target_!r} has {unknown[0]!r}, a class that the model does not know.")
+        if not len(rows):
+            raise TableError("there is no complete row.")
+    except TableError as error:
+        raise TableError(f"{table_path}: {error}") from None
+    if classes:
+        rows = replace(rows, y=np.array([classes[canonical_label(label)] for label in rows.y]))
+    return model, encoder, rows
+
+
+def encode_inputs(encoder: Encoder, frame: pl.DataFrame, exposure: str | None) -> tuple[np.ndarray, dict]:
+    """Return inputs, with NaN in rows to be dropped, and the column of exposures, if there is one, as a keyword."""
+    X = encoder.encode(frame)
+    if exposure is None:
+        return X, {}
+    if exposure not in frame.columns:
+        raise TableError(f"there is no column {exposure!r}, the exposure that the model was fitted with.")
+    values = Column(exposure, "number").encode(frame[exposure])[:, 0]
+    gaps = np.isnan(values)
+    if gaps.any() and encoder.missing != "drop":
+        raise TableError(f"the exposure {exposure!r} is missing in {gaps.sum()} rows; drop them: --missing drop.")
+    if len(bad := np.flatnonzero((values <= 0) | np.isinf(values))):
+        raise TableError(f"the exposure {exposure!r} must be positive; row {bad[0] + 1} has {values[bad[0]]:g}.")
+    return np.where(gaps[:, None], np.nan, X), {"exposure": np.where(gaps, 1.0, values)}
+
+
+def read_targets(frame: pl.DataFrame, names: list[str], classes: bool) -> tuple[pl.DataFrame, np.ndarray]:
+    """Return the rows that have any target, and their labels or numbers (N,), or numbers (N, P) of several targets."""
+    if classes:
+        y = class_labels(frame[names[0]])
+        has_target = np.array([label is not None for label in y])
+    else:
+        y = np.column_stack([numeric_target(frame[name]) for name in names])
+        has_target = np.array(~np.isnan(y).all(axis=1))
+        y = y if len(names) > 1 else y[:, 0]
+    if not has_target.all():
+        log.info("%d rows without a target are left out", np.sum(~has_target))
+    return frame.filter(pl.Series(has_target)), y[has_target]
+
+
+def complete_rows(encoder: Encoder, frame: pl.DataFrame, y: np.ndarray, exposure: str | None) -> Rows:
+    """Return the rows that are not to be dropped."""
+    X, keywords = encode_inputs(encoder, frame, exposure)
+    complete = np.array(~np.isnan(X).any(axis=1))
+    if not complete.all():
+        log.info("%d rows with missing inputs are left out", np.sum(~complete))
+    return Rows(X, y, keywords)[complete]
+
+
+def input_names(model: Any) -> list[str]:
+    """Return the names of the inputs, of which there are none if a model was fitted to arrays."""
+    return model.encoder_.inputs if model.encoder_ else [str(n) for n in getattr(model, "feature_names_in_", ())]
+
+
+def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
+    """Return what a model is and how it was trained, by topic."""
+    plan, history = model.plan_, model.history_
+    variables = "inducing points" if plan.features == "points" else "frequencies"
+    classes = f" ({', '.join(map(str, model.classes_))})" if hasattr(model, "classes_") else ""
+    return {
+        "target": target + classes,
+        "inputs": ", ".join(inputs),
+        "model": f"{plan.method}, {len(model.model_.layers)} layers, {plan.num_inducing} {variables}",
+        "kernel, likelihood": f"{plan.kernel}, {plan.likelihood}",
+        "training": f"{len(history.loss)} steps, {history.seconds:.0f} s. {history.message}",
+        "Overtone": __version__,
+    }
+
+
+def score(model: Any, rows: Rows) -> dict[str, dict[str, float]]:
+    """Return the metrics of the predictions of each target by its name."""
+    if len(model.target_names) > 1:
+        return dict(zip(model.target_names, model.evaluate_outputs(rows.X, rows.y, **rows.keywords), strict=True))
+    return {model.target_names[0]: model.evaluate(rows.X, rows.y, **rows.keywords)}
+
+
+def print_scores(scores: dict[str, dict[str, float]]) -> None:
+    """Print the metrics, one column for each target."""
+    print(f"    {'':20}" + "".join(f"{target:>15}" for target in scores))
+    for metric in next(iter(scores.values())):
+        cells = "".join(f"{metrics[metric]:>15.6g}" for metrics in scores.values())
+        print(f"    {metric.replace('_', ' '):20}{cells}")
