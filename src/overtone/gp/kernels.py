@@ -94,9 +94,11 @@ class AbstractMatern(AbstractStationary):
         """lam = sqrt(2 nu) / l."""
         return (2 * self.order + 1) ** 0.5 / self.lengthscale
 
-    @abstractmethod
     def spectral_density(self, w: Float[Array, " M"]) -> Float[Array, " M"]:
-        """S(w) = integral of k(r) exp(-i w r) dr."""
+        """S(w) = integral of k(r) exp(-i w r) dr = c s2 / lam / (1 + (w / lam)^2)^(p+1), c = 2^(2p+1) p!^2 / (2p)!."""
+        p, lam = self.order, self.rate
+        c = 2 ** (2 * p + 1) * factorial(p) ** 2 / factorial(2 * p)
+        return c * self.variance / lam / (1 + (w / lam) ** 2) ** (p + 1)
 
     # The covariance of the state s(x) = (f, f'/lam, ..., f^(p)/lam^p) for s2 = 1.
     state_correlation: eqx.AbstractClassVar[tuple[tuple[float, ...], ...]]
@@ -143,10 +145,6 @@ class Matern12(AbstractMatern):
     def profile(self, r):
         return jnp.exp(-r)
 
-    def spectral_density(self, w):
-        lam = self.rate
-        return 2 * self.variance / lam / (1 + (w / lam) ** 2)
-
 
 class Matern32(AbstractMatern):
     """k(r) = s2 (1 + sqrt(3) r) exp(-sqrt(3) r)."""
@@ -160,10 +158,6 @@ class Matern32(AbstractMatern):
         z = 3**0.5 * r
         return (1 + z) * jnp.exp(-z)
 
-    def spectral_density(self, w):
-        lam = self.rate
-        return 4 * self.variance / lam / (1 + (w / lam) ** 2) ** 2
-
 
 class Matern52(AbstractMatern):
     """k(r) = s2 (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
@@ -176,10 +170,6 @@ class Matern52(AbstractMatern):
     def profile(self, r):
         z = 5**0.5 * r
         return (1 + z + z**2 / 3) * jnp.exp(-z)
-
-    def spectral_density(self, w):
-        lam = self.rate
-        return 16 / 3 * self.variance / lam / (1 + (w / lam) ** 2) ** 3
 
 
 class RationalQuadratic(AbstractStationary):

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from overtone.gp.features.base import AbstractInducingFeatures, per_dimension
 from overtone.gp.features.ends import Ends, ends, signs, unit_kernel
-from overtone.gp.features.fourier import fixed_interval, matern, shared_frequencies
+from overtone.gp.features.fourier import matern, shared_frequencies
 from overtone.gp.features.pinned_marginals import Positions, pinned_marginals
 from overtone.gp.kernels import AbstractMatern
 from overtone.gp.variational import AbstractGaussian
@@ -46,13 +46,9 @@ class PinnedFourier(AbstractInducingFeatures):
     order: int | None = eqx.field(static=True, default=None)
 
     def initialised(self, kernel, H, *, first, learned, seed, dtype):
-        kernel, dims = matern(kernel), H.shape[1]
+        kernel, start = matern(kernel), FIRST_INTERVAL if first else HIDDEN_INTERVAL
         sized = PinnedFourier(self.num_frequencies, self.a, self.b, kernel.order)
-        start = FIRST_INTERVAL if first else HIDDEN_INTERVAL
-        ends = fixed_interval(self.a, self.b, dims, dtype) or (
-            start if learned else fixed_interval(*start, dims, dtype)
-        )
-        return per_dimension(kernel, sized, ends, dims, dtype)
+        return per_dimension(kernel, sized, start, H.shape[1], dtype, learned)
 
     @property
     def num_features(self):
