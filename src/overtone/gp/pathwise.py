@@ -89,15 +89,15 @@ def draw_path(layer: AbstractLayer, key: PRNGKeyArray, prior: bool) -> LayerPath
 def _draw_path(layer: Layer, key: PRNGKeyArray, prior: bool) -> LayerPath:
     basis_key, v_key, w_key, row_key = jax.random.split(key, 4)
     features, kernel, num_outputs = layer.features, layer.kernel, layer.num_outputs
-    basis, is_finer = features.finer(), features.finer() is not None
+    basis = finer = features.finer()
     if basis is None:
         if not isinstance(kernel, AbstractStationary):
             raise TypeError(f"functions of a {type(kernel).__name__} kernel need features that have finer ones.")
         dims = features.functionals(lambda X: X.T).shape[1]
         basis = RandomWaves(kernel.frequencies(basis_key, (WAVES, dims)))
     w = jax.random.normal(w_key, (num_outputs, basis.num_features), layer.q.mean.dtype)
-    if is_finer:
-        of_w = features.from_finer(kernel, basis, w)
+    if finer is not None:
+        of_w = features.from_finer(kernel, finer, w)
     else:
         of_w = w @ features.Kuu(kernel).whiten(features.functionals(lambda X: basis.Kuf(kernel, X))).T
     v = of_w if prior else jnp.swapaxes(layer.q.sample(v_key), 0, 1).reshape(num_outputs, -1)

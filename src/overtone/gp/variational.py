@@ -22,8 +22,8 @@ from overtone.numerics.params import Param
 class AbstractGaussian(eqx.Module):
     """q(v) = N(mean, L diag(exp(2 log_diag)) L^T) for each block and output."""
 
-    mean: eqx.AbstractVar[Param]  # (B, P, M)
-    log_diag: eqx.AbstractVar[Param]  # (B, P, M)
+    mean: Param  # (B, P, M)
+    log_diag: Param  # (B, P, M)
 
     @property
     @abstractmethod
@@ -63,8 +63,6 @@ class AbstractGaussian(eqx.Module):
 class Full(AbstractGaussian):
     """S without structure."""
 
-    mean: Param  # (B, P, M)
-    log_diag: Param  # (B, P, M)
     unit: Param  # L, (B, M, P, M): its ones and zeros have no gradient, and so stay
 
     @staticmethod
@@ -104,9 +102,6 @@ class Joint:
 
 class MeanField(AbstractGaussian):
     """S diagonal."""
-
-    mean: Param  # (B, P, M)
-    log_diag: Param  # (B, P, M)
 
     @staticmethod
     def start(shape: tuple[int, int, int], variance: float, dtype) -> "MeanField":

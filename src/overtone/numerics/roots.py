@@ -4,18 +4,13 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 
 def increasing_root(
-    function: Callable,
-    low: Float[Array, "*N"],
-    high: Float[Array, "*N"],
-    start: Float[Array, "*N"],
-    tolerance: Float[Array, "*N"] | float,
-    max_steps: int,
-) -> Float[Array, "*N"]:
-    """Return where increasing functions are zero, between low and high, by Newton's method.
+    function: Callable, low: Array, high: Array, start: Array, tolerance: Array | float, max_steps: int
+) -> Array:
+    """Return where increasing functions are zero, between low and high, by Newton's method. Arrays have one shape.
 
     function(x) returns their values, their slopes, and where x is accurate. Where a step would leave the bracket, or
     the steps do not get shorter, the bracket is halved instead. What is accurate, or hardly moves any more, stays as it

@@ -161,7 +161,7 @@ class PerDimension(AbstractInducingFeatures):
 
         mean, var = jax.vmap(one, in_axes=(0, 0, 0, 1))(self.parts, _parts(kernel), q, X)
         one_each = np.ones(self.num_dims, mean.dtype)  # a product, since sums over the first axis are slow
-        return _gradient_once(jnp.tensordot(one_each, mean, 1)), _gradient_once(jnp.tensordot(one_each, var, 1))
+        return jnp.tensordot(one_each, mean, 1), jnp.tensordot(one_each, var, 1)
 
     def normal_equations(self, kernel, X, Y, weights):
         if self.num_dims > 1:  # features of different dimensions have no structure in common
@@ -180,22 +180,6 @@ class PerDimension(AbstractInducingFeatures):
 
     def outside(self, X):
         return jax.vmap(lambda f, x: f.outside(x))(self.parts, X.T[:, :, None])[:, :, 0].T
-
-
-@jax.custom_vjp
-def _gradient_once(x: Float[Array, "N P"]) -> Float[Array, "N P"]:
-    """Return x, with a gradient that is the result of a matrix product.
-
-    Compilers compute those once, and do not repeat all that leads to a gradient in each of the dimensions it goes to.
-    """
-    return x
-
-
-def _multiplied(_, gradient):
-    return ((np.eye(gradient.shape[1], dtype=gradient.dtype) @ gradient.T).T,)
-
-
-_gradient_once.defvjp(lambda x: (x, None), _multiplied)
 
 
 def per_dimension(

@@ -46,7 +46,7 @@ def pinned_marginals(
     kind: type[AbstractMatern], ends: Ends, positions: Positions, q: AbstractGaussian
 ) -> tuple[Float[Array, "P N"], Float[Array, "P N"], Float[Array, " N"]]:
     """Return the mean of f(x) under q, which has one block, its variance from q, and the prior variance left."""
-    size, dtype, rho = kind.order + 1, positions.rho.dtype, positions.rho
+    size, dtype = kind.order + 1, positions.rho.dtype
     L = np.linalg.cholesky(kind.state_correlation).astype(dtype)
     m1, m2, m3 = _split(q.mean[0].T, size)
     mean = jnp.concatenate([L @ m1, ends.B @ m2, m3])
@@ -56,12 +56,8 @@ def pinned_marginals(
     squares, (means, h, crossed) = evaluate(forms.squares, low, positions.position)
 
     # The extrapolations, and the maps from z to their coefficients.
-    distances = positions.position, 1 - positions.position, jnp.abs(positions.beyond)
-    from_a, from_b, outside = (unit_kernel(kind, dtype).extrapolation(rho * r) for r in distances)
     inside = (positions.beyond == 0).astype(dtype)
-    third = ends.third @ jnp.concatenate([from_a, from_b, h])
-    near = inside * jnp.concatenate([from_a, third])
-    before, after = outside * (positions.beyond < 0), outside * (positions.beyond > 0)
+    near, before, after = extrapolations(kind, ends, positions, h)
     eye, zero = np.eye(size, dtype=dtype), np.zeros((size, size), dtype)
     first = np.block([[signs(kind.order)[:, None].astype(dtype) * eye, zero, zero]])
     parts = (np.block([[eye, -eye, zero], [zero, zero, eye]]), near), (first, before), (ends.after, after)
@@ -78,6 +74,19 @@ def pinned_marginals(
     explained = inside * constant + values[-1] - 2 * _inner(h[None], near[:size])[0]
     mean = inside * means + sum(((T @ mean).T @ e for T, e in parts), start=none)
     return mean, nonnegative(spread), nonnegative(1 - explained)
+
+
+def extrapolations(
+    kind: type[AbstractMatern], ends: Ends, positions: Positions, h: Float[Array, "state N"]
+) -> tuple[Float[Array, "two N"], Float[Array, "state N"], Float[Array, "state N"]]:
+    """Return c(x - a) and v3's features inside, c(a - x) before, c(x - b) after; each is zero elsewhere.
+
+    h is B diag(d)^-1 phi(x).
+    """
+    position, beyond, unit = positions.position, positions.beyond, unit_kernel(kind, positions.rho.dtype)
+    from_a, from_b, outside = (unit.extrapolation(positions.rho * r) for r in (position, 1 - position, jnp.abs(beyond)))
+    near = jnp.concatenate([from_a, ends.third @ jnp.concatenate([from_a, from_b, h])])
+    return near * (beyond == 0), outside * (beyond < 0), outside * (beyond > 0)
 
 
 def _forms_of_factor(L: np.ndarray, ends: Ends, q: Any) -> Forms:

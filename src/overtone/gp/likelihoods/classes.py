@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +18,7 @@ class AbstractClasses(AbstractLikelihood):
     """Classes whose log odds are `base` plus the functions."""
 
     classes = True
-    base: eqx.AbstractVar[OptionalParam]
+    base: OptionalParam = None  # (F,)
 
     @abstractmethod
     def start(self, y: np.ndarray) -> np.ndarray:
@@ -56,8 +55,6 @@ class AbstractClasses(AbstractLikelihood):
 class Bernoulli(AbstractClasses):
     """P(y = 1) = 1 / (1 + exp(-base - f))."""
 
-    base: OptionalParam = None  # (1,)
-
     @staticmethod
     def rough_functions(y):
         return 2.0 * y - 1.0
@@ -73,7 +70,6 @@ class Bernoulli(AbstractClasses):
 class Softmax(AbstractClasses):
     """P(y = c) = exp(base_c + f_c) / sum_d exp(base_d + f_d), a function for each class."""
 
-    base: OptionalParam = None  # (C,)
     joint = True
 
     @staticmethod

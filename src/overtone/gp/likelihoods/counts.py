@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +22,7 @@ class AbstractCounts(AbstractLikelihood):
     """Counts of mean exposure exp(base + f). Targets are P columns of counts, then P of log exposures."""
 
     counts = True
-    base: eqx.AbstractVar[OptionalParam]  # (P,)
+    base: OptionalParam = None  # (P,)
 
     @abstractmethod
     def derivatives(
@@ -111,8 +110,6 @@ class AbstractCounts(AbstractLikelihood):
 
 class Poisson(AbstractCounts):
     """y ~ Poisson(exposure exp(base + f))."""
-
-    base: OptionalParam = None
 
     def initialised(self, y, num_features, dtype):
         return Poisson(self.start_base(y, dtype))
