@@ -88,8 +88,8 @@ def quadratic_forms(
     def backward(saved, gradient):
         amplitude, weights, U, transposed = saved
         (by_U,) = transposed(gradient)
-        by_scale = by_U * U
-        return jnp.sum(by_scale, axis=(1, 2)) / amplitude, jnp.sum(by_scale, axis=0) / (2 * weights), by_U
+        by_weights = jnp.einsum("kpr,kpr->pr", by_U, U) / (2 * weights)
+        return jnp.einsum("kpr,kpr->k", by_U, U) / amplitude, by_weights, by_U
 
     forms.defvjp(forward, backward)
     return forms(amplitude, weights, U)
