@@ -14,7 +14,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 OURS, PEERS = sys.executable, ".venv-bench/bin/python"
-COVARIANCES = ("block", "low-rank", "mean-field")
+COVARIANCES = ("block", "mean-field")
 TURN_SECONDS = 0.7  # that a worker's turn should take
 
 

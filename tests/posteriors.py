@@ -5,14 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from overtone.gp.variational import Full, LowRank, MeanField
+from overtone.gp.variational import Full, MeanField
 
-
-def low_rank(shape, variance, dtype):
-    return LowRank.start(shape, variance, dtype, rank=3)
-
-
-KINDS = {"full": Full.start, "mean-field": MeanField.start, "low-rank": low_rank}
+KINDS = {"full": Full.start, "mean-field": MeanField.start}
 
 
 def shaken(q, scale, rng):
@@ -30,5 +25,4 @@ def root(q, block, output):
     std = np.exp(q.log_diag[block, output])
     if isinstance(q, Full):
         return np.asarray(q.unit[block, :, output] * std)
-    directions = [np.asarray(q.directions[block, :, output])] if isinstance(q, LowRank) else []
-    return np.concatenate([np.diag(std), *directions], axis=1)
+    return np.diag(std)

@@ -24,7 +24,7 @@ from overtone.gp.likelihoods import Gaussian
 from overtone.gp.maps import Affine, Projection
 from overtone.gp.means import LinearMean, ZeroMean
 from overtone.gp.model import DeepGP, draw, draw_prior, elbo, layer_marginals, predict, quasi_normal
-from overtone.gp.variational import Full, LowRank, MeanField
+from overtone.gp.variational import Full, MeanField
 from overtone.inference import predictions
 from overtone.inference.bounds import ImportanceWeighted, PredictiveDensity
 from overtone.inference.collapsed import Collapsed
@@ -269,7 +269,7 @@ def described(model):
 def test_what_a_model_leaves_open_is_filled_in(dtype):
     rows, layers = clusters(), []
     layers.append(Layer(Matern32(3.0), PinnedFourier(3), outputs=4, projection=Projection(5)))
-    layers.append(Layer(Matern52(), Fourier(2), q=LowRank))
+    layers.append(Layer(Matern52(), Fourier(2), q=MeanField))
     kernel = Periodic() * RationalQuadratic(2.0, alpha=0.7) + Linear()
     layers.append(Layer(kernel, InducingPoints(6), q=MeanField))
     model = DeepGP(layers, Gaussian(0.3)).initialised(rows, rows[:, 0], dtype=dtype)
@@ -277,7 +277,7 @@ def test_what_a_model_leaves_open_is_filled_in(dtype):
     assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(model))  # no number is left
     first, _, third = model.layers
     assert [layer.num_outputs for layer in model.layers] == [4, 4, 1]
-    assert [type(layer.q) for layer in model.layers] == [Full, LowRank, MeanField]
+    assert [type(layer.q) for layer in model.layers] == [Full, MeanField, MeanField]
     np.testing.assert_allclose(
         [float(np.exp(layer.q.log_diag).max()) ** 2 for layer in model.layers], [1e-5, 1e-5, 1], rtol=1e-5
     )

@@ -19,7 +19,7 @@ MODELS = {
     "natural": {"output": "natural"},
     "points": {"method": "dgp", "n_inducing": 5},
     "paper": {"preset": "paper", "n_inducing": 3},
-    "three layers": {"n_layers": 3, "n_inducing": 3, "interval": (-1, 2), "covariance": "low-rank"},
+    "three layers": {"n_layers": 3, "n_inducing": 3, "interval": (-1, 2), "covariance": "mean-field"},
     "double": {"method": "svgp", "n_inducing": 4, "dtype": "float64"},
 }
 

@@ -100,7 +100,7 @@ def test_random_waves_have_the_kernel_as_their_mean(kind):
     shape = (jnp.asarray(0.9),) if kind is RationalQuadratic else ()
     kernel = kind(jnp.asarray(1.7), jnp.asarray([0.3, 0.8]), *shape)
     waves = RandomWaves(kernel.frequencies(jax.random.key(0), (100_000, 2)))
-    phi = waves(kernel, jnp.asarray(AT))
+    phi = waves.Kuf(kernel, jnp.asarray(AT))
     np.testing.assert_allclose(phi.T @ phi, kernel.gram(jnp.asarray(AT), jnp.asarray(AT)), atol=0.03)
 
 

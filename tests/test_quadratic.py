@@ -28,18 +28,14 @@ def test_diagonal(num):
     np.testing.assert_allclose(values(sum_of_diagonal(jnp.asarray(s)), num), s @ phi**2, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("num", "rank"),
-    [(1, 2), (6, 17), (6, 2), (FFT_FREQUENCIES - 1, 2), (FFT_FREQUENCIES, 2), (1, None), (6, None)],
-)
+@pytest.mark.parametrize("num", [1, 6, FFT_FREQUENCIES - 1, FFT_FREQUENCIES])
 @pytest.mark.parametrize("first", [1, 2])
-def test_factor(num, rank, first):
-    """Up to FFT_FREQUENCIES a matrix product is used, from there on an FFT. A rank of None stands for a triangle."""
+def test_factor(num, first):
+    """Up to FFT_FREQUENCIES a matrix product is used, from there on an FFT."""
     size, phi = 2 * num + 1 + 2 * first, jnp.asarray(sinusoids(num))
-    lower, rank = rank is None, rank or size
-    part = np.tril(np.ones((size, rank)))[:, None] if lower else 1
+    part = np.tril(np.ones((size, size)))[:, None]
     readout = RNG.normal(size=(3, size))
-    args = RNG.uniform(0.5, 1, size=size), RNG.uniform(0.5, 1, size=(2, rank)), RNG.normal(size=(size, 2, rank)) / num
+    args = RNG.uniform(0.5, 1, size=size), RNG.uniform(0.5, 1, size=(2, size)), RNG.normal(size=(size, 2, size)) / num
     by_values, by_crossed = jnp.asarray(RNG.normal(size=(2, 11))), jnp.asarray(RNG.normal(size=(size, 2, 3)))
 
     def direct(amplitude, weights, U):
@@ -49,7 +45,7 @@ def test_factor(num, rank, first):
         return jnp.einsum("in,pij,jn->pn", phi, inner, phi), jnp.einsum("pij,ej->ipe", Q, readout)
 
     def ours(amplitude, weights, U):
-        squares, crossed = quadratic_forms(first, readout, amplitude, weights, U * part, lower)
+        squares, crossed = quadratic_forms(first, readout, amplitude, weights, U * part)
         return values(squares, num), crossed
 
     def loss(function):

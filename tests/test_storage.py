@@ -52,7 +52,7 @@ MODELS = {
                     ot.Layer(ot.Matern12(), ot.Fourier(3), q=ot.MeanField, projection=ot.Columns((0,))),
                 )
             ),
-            ot.Layer(ot.Matern32(), ot.PinnedFourier(3), q=ot.LowRank),
+            ot.Layer(ot.Matern32(), ot.PinnedFourier(3), q=ot.MeanField),
         ],
         ot.FlexibleNoise(),
     ).initialised(X, Y),
@@ -86,9 +86,8 @@ def test_own_classes_have_to_be_passed(tmp_path):
 
 
 def test_what_a_file_cannot_hold_is_refused_with_its_place():
-    features = ot.OperatorFeatures(lambda kernel: kernel, lambda kernel, X: X, 3)
-    layer = ot.Layer(ot.Matern32(), features)
-    with pytest.raises(TypeError, match=r"model\.features\.kuu is a function, which a file cannot hold"):
+    layer = ot.Layer(ot.Matern32(), ot.PinnedFourier(3))
+    with pytest.raises(TypeError, match=r"model\.q is a _ModuleMeta, which a file cannot hold"):
         described(layer)
 
 

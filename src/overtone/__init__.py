@@ -12,9 +12,8 @@ from overtone.version import __version__ as __version__
 NAMES = {
     "gp.kernels": "Matern12 Matern32 Matern52 SquaredExponential RationalQuadratic Periodic Linear Sum Product "
     "Additive AbstractKernel AbstractStationary",
-    "gp.features": "InducingPoints Fourier PinnedFourier BandLimited BSplines IntegralFeatures OperatorFeatures "
-    "PerDimension AbstractInducingFeatures",
-    "gp.variational": "Full Joint LowRank MeanField",
+    "gp.features": "InducingPoints Fourier PinnedFourier BandLimited BSplines PerDimension AbstractInducingFeatures",
+    "gp.variational": "Full Joint MeanField",
     "gp.maps": "Affine Projection Columns",
     "gp.layers": "Layer SumOfLayers AbstractLayer",
     "gp.likelihoods": "Gaussian StudentT Heteroscedastic FlexibleNoise Poisson NegativeBinomial Bernoulli Softmax "

@@ -6,22 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.gp.features import (
-    BSplines,
-    Fourier,
-    InducingPoints,
-    IntegralFeatures,
-    PerDimension,
-    PinnedFourier,
-)
+from overtone.gp.features import BSplines, Fourier, InducingPoints, PerDimension, PinnedFourier
 from overtone.gp.kernels import Additive, Linear, Matern12, Matern32, Matern52, Periodic, SquaredExponential
 from overtone.gp.variational import Full, MeanField
-from tests.examples import laplacian_features
+from tests.examples import Laplacian
 from tests.posteriors import KINDS, root, shaken
 
 RNG = np.random.default_rng(0)
 Z2 = RNG.uniform(size=(6, 2))
-NODES = np.linspace(0, 1, 30)[:, None]
 
 
 def scalar(kind):
@@ -71,11 +63,7 @@ FEATURES = {
         Matern32(jnp.asarray(1.3), jnp.ones(2)) * Periodic(jnp.asarray(1.0), jnp.ones(2), jnp.full(2, 0.7)),
     ),
     "fourier, additive": lambda: (PerDimension(fourier(2), 2), pair(Matern32)),
-    "integral": lambda: (
-        IntegralFeatures(jnp.asarray(NODES), jnp.asarray(np.cos(np.pi * np.arange(4)[:, None] * NODES.T))),
-        scalar(Matern32),
-    ),
-    "laplacian": lambda: (laplacian_features(8, -1.0, 2.0), scalar(Matern52)),
+    "laplacian": lambda: (Laplacian(8, -1.0, 2.0), scalar(Matern52)),
 }
 APPROXIMATE = {"laplacian"}  # a truncated eigen-expansion: its covariances belong to a process near f, not to f
 pytestmark = pytest.mark.usefixtures("x64")
@@ -139,7 +127,7 @@ def test_marginals_agree_with_dense_algebra(name, kind):
         np.testing.assert_allclose(var[:, p], prior + np.sum(A * (S @ A), axis=0), rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", sorted(set(FEATURES) - APPROXIMATE - {"integral"}))
+@pytest.mark.parametrize("name", sorted(set(FEATURES) - APPROXIMATE))
 def test_single_precision_agrees_with_double(name):
     features, kernel, X = make(name)
     q = MeanField.start((features.num_blocks, 1, features.num_features // features.num_blocks), 0.5, np.float64)

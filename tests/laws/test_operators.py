@@ -13,7 +13,6 @@ from overtone.numerics.linalg import (
     Identity,
     small_cholesky,
     small_inverse,
-    small_log_det,
 )
 
 RNG = np.random.default_rng(0)
@@ -131,11 +130,3 @@ def test_small_factorisations_agree_with_lapack(size):
     L = np.linalg.cholesky(K)
     np.testing.assert_allclose(small_cholesky(jnp.asarray(K)), L, rtol=1e-12)
     np.testing.assert_allclose(small_inverse(jnp.asarray(L)), np.linalg.inv(L), rtol=1e-11, atol=1e-14)
-
-
-def test_log_determinants_of_many_matrices_and_their_gradient():
-    K = RNG.normal(size=(3, 2, 8, 8))
-    K = jnp.asarray(np.eye(8) + K @ np.swapaxes(K, -1, -2))
-    np.testing.assert_allclose(small_log_det(K), np.linalg.slogdet(K)[1], rtol=1e-12)
-    gradient = jax.grad(lambda K: jnp.sum(small_log_det(K)))(K)
-    np.testing.assert_allclose(gradient, np.linalg.inv(K), rtol=1e-9, atol=1e-12)

@@ -44,9 +44,8 @@ class Config:
         features and "rbf" for points, the better choice of each in the paper; but for a series whose frequencies are
         chosen too, "matern52" where its spectrum falls off steeply.
     covariance: the covariance of q(v). "block" is full for each input of a Fourier layer, "joint" is full over all
-        inputs, "low-rank" a diagonal and a few directions of correlation for each input, the choice for hundreds of
-        frequencies, "mean-field" a diagonal. Layers of inducing points have one block. "auto" is "block", and
-        "mean-field" where a layer has hundreds of them.
+        inputs, "mean-field" a diagonal, the choice for hundreds of frequencies. Layers of inducing points have one
+        block. "auto" is "block", and "mean-field" where a layer has hundreds of frequencies.
     band_limited: whether a series has no waves beyond its frequencies, "yes" or "no". Then a shallow model needs no
         variance for them, and the noise may be tiny. "auto" asks the spectrum.
     output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,

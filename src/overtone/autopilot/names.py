@@ -17,7 +17,7 @@ LIKELIHOODS = {
     "bernoulli": "Bernoulli",
     "softmax": "Softmax",
 }
-COVARIANCES = {"block": "Full", "joint": "Joint", "low-rank": "LowRank", "mean-field": "MeanField"}
+COVARIANCES = {"block": "Full", "joint": "Joint", "mean-field": "MeanField"}
 OBJECTIVES = {"collapsed": "Collapsed", "natural": "NaturalGradient", "adam": "Elbo"}
 
 

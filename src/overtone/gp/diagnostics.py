@@ -27,14 +27,12 @@ def residual_fraction(
 
     Near 0 the features are enough for the kernel's lengthscale; above a few percent, more of them would help.
     """
-    return [
-        jnp.mean(
-            1
-            - jnp.sum(layer.features.whitened(layer.kernel, H) ** 2, axis=0)
-            / layer.features.prior_variance(layer.kernel, H)
-        )
-        for layer, H in _with_inputs(model, key, X, num_samples)
-    ]
+
+    def fraction(layer, H):
+        A = layer.features.whitened(layer.kernel, H)
+        return jnp.mean(1 - jnp.sum(A**2, axis=0) / layer.features.prior_variance(layer.kernel, H))
+
+    return [fraction(*pair) for pair in _with_inputs(model, key, X, num_samples)]
 
 
 def _with_inputs(model: DeepGP, key, X, num_samples: int) -> list[tuple[Layer, Array]]:

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from functools import reduce
 from math import comb, factorial
 from operator import add, mul
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -53,8 +53,8 @@ class AbstractStationary(AbstractKernel):
     A scalar lengthscale is shared; one of shape (D,) gives automatic relevance determination.
     """
 
-    variance: eqx.AbstractVar[Param]
-    lengthscale: eqx.AbstractVar[Param]
+    variance: Param = 1.0
+    lengthscale: Param = LENGTHSCALE
 
     @abstractmethod
     def profile(self, r: Float[Array, ""]) -> Float[Array, ""]: ...
@@ -85,9 +85,6 @@ class AbstractStationary(AbstractKernel):
 class SquaredExponential(AbstractStationary):
     """k(r) = s2 exp(-r^2 / 2)."""
 
-    variance: Param = 1.0
-    lengthscale: Param = LENGTHSCALE
-
     def profile(self, r):
         return jnp.exp(-0.5 * r**2)
 
@@ -98,19 +95,21 @@ class SquaredExponential(AbstractStationary):
 class AbstractMatern(AbstractStationary):
     """Matern of order nu = p + 1/2; lam = sqrt(2 nu) / l. The methods below are for D = 1."""
 
-    order: eqx.AbstractClassVar[int]  # p, the number of derivatives that f has
+    order: ClassVar[int]  # p, the number of derivatives that f has
 
     @property
     def rate(self) -> Float[Array, ""]:
         """lam = sqrt(2 nu) / l."""
         return (2 * self.order + 1) ** 0.5 / self.lengthscale
 
-    @abstractmethod
     def spectral_density(self, w: Float[Array, " M"]) -> Float[Array, " M"]:
-        """S(w) = integral of k(r) exp(-i w r) dr."""
+        """S(w) = integral of k(r) exp(-i w r) dr = c s2 / lam / (1 + (w / lam)^2)^(p+1), c = 2^(2p+1) p!^2 / (2p)!."""
+        p, lam = self.order, self.rate
+        c = 2 ** (2 * p + 1) * factorial(p) ** 2 / factorial(2 * p)
+        return c * self.variance / lam / (1 + (w / lam) ** 2) ** (p + 1)
 
     # The covariance of the state s(x) = (f, f'/lam, ..., f^(p)/lam^p) for s2 = 1.
-    state_correlation: eqx.AbstractClassVar[tuple[tuple[float, ...], ...]]
+    state_correlation: ClassVar[tuple[tuple[float, ...], ...]]
 
     def frequencies(self, key, shape):
         """Student's t with 2 nu degrees of freedom."""
@@ -146,24 +145,16 @@ def _nilpotent_powers(order: int) -> list[np.ndarray]:
 class Matern12(AbstractMatern):
     """k(r) = s2 exp(-r)."""
 
-    variance: Param = 1.0
-    lengthscale: Param = LENGTHSCALE
     order = 0
     state_correlation = ((1.0,),)
 
     def profile(self, r):
         return jnp.exp(-r)
 
-    def spectral_density(self, w):
-        lam = self.rate
-        return 2 * self.variance / lam / (1 + (w / lam) ** 2)
-
 
 class Matern32(AbstractMatern):
     """k(r) = s2 (1 + sqrt(3) r) exp(-sqrt(3) r)."""
 
-    variance: Param = 1.0
-    lengthscale: Param = LENGTHSCALE
     order = 1
     state_correlation = ((1.0, 0.0), (0.0, 1.0))
 
@@ -171,16 +162,10 @@ class Matern32(AbstractMatern):
         z = 3**0.5 * r
         return (1 + z) * jnp.exp(-z)
 
-    def spectral_density(self, w):
-        lam = self.rate
-        return 4 * self.variance / lam / (1 + (w / lam) ** 2) ** 2
-
 
 class Matern52(AbstractMatern):
     """k(r) = s2 (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
 
-    variance: Param = 1.0
-    lengthscale: Param = LENGTHSCALE
     order = 2
     state_correlation = ((1.0, 0.0, -1 / 3), (0.0, 1 / 3, 0.0), (-1 / 3, 0.0, 1.0))
 
@@ -188,16 +173,10 @@ class Matern52(AbstractMatern):
         z = 5**0.5 * r
         return (1 + z + z**2 / 3) * jnp.exp(-z)
 
-    def spectral_density(self, w):
-        lam = self.rate
-        return 16 / 3 * self.variance / lam / (1 + (w / lam) ** 2) ** 3
-
 
 class RationalQuadratic(AbstractStationary):
     """k(r) = s2 (1 + r^2 / (2 alpha))^-alpha: squared exponentials of many lengthscales at once."""
 
-    variance: Param = 1.0
-    lengthscale: Param = LENGTHSCALE
     alpha: Param = 1.0
 
     def profile(self, r):

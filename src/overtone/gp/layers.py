@@ -5,6 +5,7 @@ inducing variables v of its features, and q(v) is free.
 """
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -126,7 +127,7 @@ class Layer(AbstractLayer):
         return self.mean_function(Z) + jnp.linalg.cholesky(K).astype(H.dtype) @ eps
 
     def with_noise(self, noise):
-        return eqx.tree_at(lambda layer: layer.noise, self, noise)
+        return replace(self, noise=noise)
 
     def initialised(self, H, num_outputs, *, first, last, seed, dtype):
         scaling = unit_interval(H) if self.scaling is None else unwrap(self.scaling)
@@ -185,14 +186,6 @@ class SumOfLayers(AbstractLayer):
         settings: Any = {"first": first, "last": last, "seed": seed, "dtype": dtype}
         first_part, mean = self.parts[0].initialised(H, num_outputs, **settings)
         zero = Fixed(np.zeros((), dtype))
-        addends = [
-            eqx.tree_at(
-                lambda part: (part.mean_function, part.noise),
-                part,
-                (ZeroMean(num_outputs), zero),
-                is_leaf=lambda leaf: leaf is None,
-            )
-            for part in self.parts[1:]
-        ]
+        addends = [replace(part, mean_function=ZeroMean(num_outputs), noise=zero) for part in self.parts[1:]]
         addends = [part.initialised(H, num_outputs, **settings)[0] for part in addends]
         return SumOfLayers((first_part, *addends)), mean

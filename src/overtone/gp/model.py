@@ -139,11 +139,7 @@ def _shared_passes(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], num
     """
     widths = model.hidden_widths
     eps = quasi_normal(key, num_samples if widths else 1, sum(widths), X.dtype)
-    noise, start = [], 0
-    for width in widths:
-        noise.append(eps[:, None, start : start + width])
-        start += width
-    return model.propagate(noise, X)
+    return model.propagate(jnp.split(eps[:, None], np.cumsum(widths, dtype=int), axis=-1)[:-1], X)
 
 
 def predict(

@@ -17,51 +17,44 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.gp.features.base import AbstractInducingFeatures
-from overtone.gp.kernels import AbstractKernel, AbstractStationary
+from overtone.gp.kernels import AbstractStationary
 from overtone.gp.layers import AbstractLayer, Layer, SumOfLayers
 from overtone.gp.model import DeepGP
+from overtone.numerics.linalg import Identity
 from overtone.numerics.params import unwrap
 
 WAVES, DRAWS_AT_ONCE = 2000, 8
 
 
-class Finer(eqx.Module):
-    """Finer features of the same kind, whitened."""
-
-    features: AbstractInducingFeatures
-
-    def __call__(self, kernel: AbstractKernel, H: Float[Array, "N J"]) -> Float[Array, "K N"]:
-        return self.features.whitened(kernel, H)
-
-    def unexplained(self, kernel: AbstractKernel, phi: Float[Array, "K N"], H: Float[Array, "N J"]):
-        return self.features.unexplained(kernel, phi, H)
-
-
-class RandomWaves(eqx.Module):
+class RandomWaves(AbstractInducingFeatures):
     """sqrt(2 variance / K) (cos(w x), sin(w x)), w from the spectral density: random Fourier features."""
 
     frequencies: Float[Array, "half J"]
 
-    def __call__(self, kernel: Any, H: Float[Array, "N J"]) -> Float[Array, "K N"]:
-        phase = self.frequencies @ H.T
+    @property
+    def num_features(self):
+        return 2 * len(self.frequencies)
+
+    def Kuu(self, kernel):
+        return Identity(self.num_features)
+
+    def Kuf(self, kernel: Any, X):
+        phase = self.frequencies @ X.T
         scale = jnp.sqrt(kernel.variance / len(self.frequencies))
         return scale * jnp.concatenate([jnp.cos(phase), jnp.sin(phase)])
-
-    def unexplained(self, kernel: Any, phi: Float[Array, "K N"], H: Float[Array, "N J"]):
-        return jnp.maximum(kernel.diag(H) - jnp.sum(phi**2, axis=0), 0.0)
 
 
 class LayerPath(eqx.Module):
     """A draw of a layer's P functions."""
 
-    basis: Finer | RandomWaves
+    basis: AbstractInducingFeatures
     v: Float[Array, "P M"]
     w: Float[Array, "P K"]
     key: PRNGKeyArray
 
     def __call__(self, layer: Any, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
         Z, H = layer.at(X)
-        A, phi = layer.features.whitened(layer.kernel, H), self.basis(layer.kernel, H)
+        A, phi = layer.features.whitened(layer.kernel, H), self.basis.whitened(layer.kernel, H)
         std = jnp.sqrt(self.basis.unexplained(layer.kernel, phi, H) + layer.noise)
         return layer.mean_function(Z) + (self.v @ A + self.w @ phi).T + std[:, None] * self._white(X)
 
@@ -96,19 +89,17 @@ def draw_path(layer: AbstractLayer, key: PRNGKeyArray, prior: bool) -> LayerPath
 def _draw_path(layer: Layer, key: PRNGKeyArray, prior: bool) -> LayerPath:
     basis_key, v_key, w_key, row_key = jax.random.split(key, 4)
     features, kernel, num_outputs = layer.features, layer.kernel, layer.num_outputs
-    finer, dtype = features.finer(), layer.q.mean.dtype
-    if finer is not None:
-        basis = Finer(finer)
-        w = jax.random.normal(w_key, (num_outputs, finer.num_features), dtype)
-        of_w = features.from_finer(kernel, finer, w)
-    elif isinstance(kernel, AbstractStationary):
+    basis = finer = features.finer()
+    if basis is None:
+        if not isinstance(kernel, AbstractStationary):
+            raise TypeError(f"functions of a {type(kernel).__name__} kernel need features that have finer ones.")
         dims = features.functionals(lambda X: X.T).shape[1]
         basis = RandomWaves(kernel.frequencies(basis_key, (WAVES, dims)))
-        w = jax.random.normal(w_key, (num_outputs, 2 * WAVES), dtype)
-        u = features.functionals(lambda X: basis(kernel, X))
-        of_w = w @ features.Kuu(kernel).whiten(u).T
+    w = jax.random.normal(w_key, (num_outputs, basis.num_features), layer.q.mean.dtype)
+    if finer is not None:
+        of_w = features.from_finer(kernel, finer, w)
     else:
-        raise TypeError(f"functions of a {type(kernel).__name__} kernel need features that have finer ones.")
+        of_w = w @ features.Kuu(kernel).whiten(features.functionals(lambda X: basis.Kuf(kernel, X))).T
     v = of_w if prior else jnp.swapaxes(layer.q.sample(v_key), 0, 1).reshape(num_outputs, -1)
     return LayerPath(basis, v - of_w, w, row_key)
 

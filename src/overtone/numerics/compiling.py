@@ -23,38 +23,25 @@ OPTIONS = {
 QUICK_OPTIONS = {**OPTIONS, "xla_backend_optimization_level": 1}
 
 
-@lru_cache(maxsize=64)
-def compiled(function: Callable) -> Callable:
-    """Return `equinox.filter_jit(function)` for a program that runs for long."""
-    return _jit(function, OPTIONS)
+@lru_cache(maxsize=128)
+def compiled(function: Callable, quickly: bool = False) -> Callable:
+    """Return `equinox.filter_jit(function)` for a program that runs for long, or a few times only.
 
-
-@lru_cache(maxsize=64)
-def quickly_compiled(function: Callable) -> Callable:
-    """Return the same for a program whose compilation takes longer than its run; usable as a decorator."""
-
-    @wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        return _quick(function)(*arguments, **named)
-
-    return call
-
-
-@lru_cache(maxsize=64)
-def _quick(function: Callable) -> Callable:
-    return _jit(function, QUICK_OPTIONS)
-
-
-def _jit(function: Callable, options: dict[str, Any]) -> Callable:
-    """Compile with those of the settings that this version of JAX knows.
-
-    With OVERTONE_OPTIMISE=0 nothing is optimised, which compiles in half the time: for tests.
+    It has those of the settings that this version of JAX knows. With OVERTONE_OPTIMISE=0 nothing is optimised, which
+    compiles in half the time: for tests.
     """
+    options: dict[str, Any] = QUICK_OPTIONS if quickly else OPTIONS
     if os.environ.get("OVERTONE_OPTIMISE") == "0":
         options = {**options, "xla_backend_optimization_level": 0}
     on_cpu, jit = jax.default_backend() == "cpu", eqx.filter_jit
     known = {name: value for name, value in options.items() if on_cpu and _is_known(name, value)}
     return jit(function, compiler_options=known)  # type: ignore[call-overload]
+
+
+@lru_cache(maxsize=64)
+def quickly_compiled(function: Callable) -> Callable:
+    """Return the same for a program whose compilation takes longer than its run; usable as a decorator."""
+    return wraps(function)(lambda *arguments, **named: compiled(function, quickly=True)(*arguments, **named))
 
 
 @lru_cache(maxsize=64)

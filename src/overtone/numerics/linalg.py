@@ -10,7 +10,6 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 
@@ -139,26 +138,3 @@ def small_inverse(L: Float[Array, "r r"]) -> Float[Array, "r r"]:
         for j in range(i):
             X[i][j] = -sum(L[i, k] * X[k][j] for k in range(j, i)) / L[i, i]
     return jnp.stack([jnp.stack(row) for row in X])
-
-
-@jax.custom_vjp
-def small_log_det(K: Float[Array, "*B r r"]) -> Float[Array, "*B"]:
-    """Return log|K| of many small positive definite matrices at once, without a library call for each."""
-    return _log_det_and_inverse(K)[0]
-
-
-def _log_det_and_inverse(K):
-    """Return log|K| and K^-1, by sweeping out one row and column after the other."""
-    size = K.shape[-1]
-    pivots = []
-    for i in range(size):
-        pivots.append(K[..., i, i])
-        column = K[..., i]
-        scaled = column / pivots[-1][..., None]
-        at_i = np.arange(size) == i
-        swept = jnp.where(at_i, scaled[..., None], K - column[..., None] * scaled[..., None, :])
-        K = jnp.where(at_i[:, None], jnp.where(at_i, -1 / pivots[-1][..., None], scaled)[..., None, :], swept)
-    return jnp.sum(jnp.log(jnp.stack(pivots)), axis=0), -K
-
-
-small_log_det.defvjp(_log_det_and_inverse, lambda inverse, gradient: (gradient[..., None, None] * inverse,))

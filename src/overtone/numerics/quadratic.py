@@ -58,92 +58,59 @@ def quadratic_forms(
     first: int,
     readout: np.ndarray,
     amplitude: Float[Array, " K"],
-    weights: Float[Array, "P rank"],
-    U: Float[Array, "K P rank"],
-    lower: bool = False,
+    weights: Float[Array, "P K"],
+    U: Float[Array, "K P K"],
 ) -> tuple[Float[Array, "P M4"], Float[Array, "K P e"]]:
     """Return two views of the matrix W diag(weights) W^T, W = diag(amplitude) U, for each output.
 
     squares: the coefficients of its quadratic form in phi, which multiplies all rows but the first and last `first`;
     crossed: its product with readout^T.
 
-    The values of the columns of W on 4M + 1 points of a period, squared and summed, have the coefficients as their
-    Fourier transform. With E and O the even and odd parts at the points t of half a period, the values at t and -t are
-    E + O and E - O: one product of a constant matrix with the cosines of U, one with its sines, and two more for the
-    derivative. If U is lower triangular, half of its columns have no cosines, and the gradient is that of its lower
-    part alone. The derivatives by amplitude and weights are by-products, since both only scale U.
+    U is lower triangular, and the gradient is that of its lower part alone. The derivatives by amplitude and weights
+    are by-products of that by U, since both only scale U.
     """
-    num, dtype = (len(U) - 2 * first) // 2, U.dtype
-    rank, readout = U.shape[-1], readout.astype(dtype)
-    use_fft = num >= FFT_FREQUENCIES
-    split = first + num + 1  # rows of cosines end here
-    most = min(split, rank) if lower else rank  # the number of columns that have cosines
+    readout, inner = readout.astype(U.dtype), slice(first, len(U) - first)
+    squares_of = _squares_by_fft if len(U[inner]) // 2 >= FFT_FREQUENCIES else _squares_by_products
 
     @jax.custom_vjp
     def forms(amplitude, weights, U):
         return forward(amplitude, weights, U)[0]
 
     def forward(amplitude, weights, U):
-        z = jnp.tensordot(readout * amplitude, U, 1)
-        if use_fft:
-            W = amplitude[:, None, None] * U
-            values = _transform(jnp.moveaxis(W[first : len(U) - first], 0, -1), _num_points(num))
-            sums = jnp.einsum("prn,pr->pn", values**2, weights)
-            squares = _to_coefficients(num, dtype) * _transform_back(sums, 2 * num)
-        else:
-            cosines, sines, _, _ = _half_period(num, dtype)
-            even = jnp.tensordot(cosines * amplitude[first:split], U[first:split, :, :most], 1)
-            odd = jnp.tensordot(sines * amplitude[split : len(U) - first], U[split : len(U) - first], 1)
-            values = even, odd
-            squares = _squares(even, odd, weights)
-        crossed = amplitude[:, None, None] * jnp.einsum("kpr,ipr->kpi", U, weights * z)
-        return (squares, crossed), (amplitude, weights, U, z, values)
+        def of_factor(U):
+            z = jnp.tensordot(readout * amplitude, U, 1)
+            crossed = amplitude[:, None, None] * jnp.einsum("kpr,ipr->kpi", U, weights * z)
+            return squares_of(amplitude[inner], weights, U[inner], first), crossed
+
+        result, transposed = jax.vjp(of_factor, U)
+        return result, (amplitude, weights, U, transposed)
 
     def backward(saved, gradient):
-        amplitude, weights, U, z, values = saved
-        by_squares, by_crossed = gradient
-        by_z = weights * jnp.einsum("kpi,kpr->ipr", amplitude[:, None, None] * by_crossed, U)
-        by_W = jnp.tensordot(readout.T, by_z, 1) + jnp.einsum("kpi,ipr->kpr", by_crossed, weights * z)
-        if use_fft:
-            by_sums = _transform(_to_coefficients(num, dtype) * by_squares, _num_points(num))
-            waves = _transform_back(2 * by_sums[:, None] * weights[..., None] * values, num)
-            by_W = by_W.at[first : len(U) - first].add(jnp.moveaxis(waves, -1, 0))
-        else:
-            cosines, sines, _, _ = _half_period(num, dtype)
-            even, odd = values
-            by_even, by_odd = _squares_backward(even, odd, weights, by_squares)
-            by_W = by_W.at[first:split, :, :most].add(jnp.tensordot(cosines.T, by_even, 1))
-            by_W = by_W.at[split : len(U) - first].add(jnp.tensordot(sines.T, by_odd, 1))
-        by_U = amplitude[:, None, None] * by_W
+        amplitude, weights, U, transposed = saved
+        (by_U,) = transposed(gradient)
         by_weights = jnp.einsum("kpr,kpr->pr", by_U, U) / (2 * weights)
-        return jnp.einsum("kpr,kpr->k", by_W, U), by_weights, by_U
+        return jnp.einsum("kpr,kpr->k", by_U, U) / amplitude, by_weights, by_U
 
     forms.defvjp(forward, backward)
     return forms(amplitude, weights, U)
 
 
-def _squares(even: Float[Array, "G P most"], odd: Float[Array, "G P rank"], weights: Float[Array, "P rank"]):
-    """Return the coefficients of sum (E + O)^2 at t and sum (E - O)^2 at -t.
+def _squares_by_products(amplitude, weights, U: Float[Array, "M2 P K"], first: int) -> Float[Array, "P M4"]:
+    """Return the coefficients of the sum of the squares of polynomials, the columns of diag(amplitude) U.
 
-    The sum of E^2 + O^2 is their even part, that of 2 E O their odd part. Columns beyond those of E are odd.
+    Their values on 4M + 1 points of a period, squared and summed, have the coefficients as their Fourier transform.
+    With E and O the even and odd parts at the points t of half a period, the values at t and -t are E + O and E - O:
+    one product of a constant matrix with the cosines of U, which half of its columns have, and one with its sines. The
+    sum of E^2 + O^2 is the even part of the squares, that of 2 E O their odd part.
     """
-    to_cosines, to_sines = _half_period(degree(even, 0), even.dtype)[2:]
-    most = even.shape[-1]
+    num = degree(U, 0)
+    most = first + num + 1  # the number of columns that have cosines
+    cosines, sines, to_cosines, to_sines = _half_period(num, U.dtype)
+    even = jnp.tensordot(cosines * amplitude[: num + 1], U[: num + 1, :, :most], 1)
+    odd = jnp.tensordot(sines * amplitude[num + 1 :], U[num + 1 :], 1)
     same = jnp.sum(odd**2 * weights, axis=-1) + jnp.sum(even**2 * weights[:, :most], axis=-1)
     opposite = 2 * jnp.sum(even * odd[..., :most] * weights[:, :most], axis=-1)
     return jnp.concatenate([to_cosines @ same, to_sines @ opposite]).T
-
-
-def _squares_backward(even, odd, weights, gradient):
-    """Return the gradients of E and O."""
-    num, most = degree(gradient), even.shape[-1]
-    to_cosines, to_sines = _half_period(num // 2, even.dtype)[2:]
-    same = 2 * (to_cosines.T @ gradient[:, : num + 1].T)[..., None]
-    opposite = 2 * (to_sines.T @ gradient[:, num + 1 :].T)[..., None]
-    by_even = weights[:, :most] * (same * even + opposite * odd[..., :most])
-    by_odd = weights * same * odd
-    by_odd = by_odd.at[..., :most].add(weights[:, :most] * opposite * even)
-    return by_even, by_odd
 
 
 @lru_cache(maxsize=16)
@@ -158,25 +125,12 @@ def _half_period(num: int, dtype) -> tuple[np.ndarray, ...]:
     return tuple(matrix.astype(dtype) for matrix in matrices)
 
 
-def _num_points(num: int) -> int:
-    """Return how many points of a period determine a polynomial of degree 2M: a power of two above 4M."""
-    return 1 << (4 * num).bit_length()
-
-
-def _to_coefficients(num: int, dtype) -> np.ndarray:
-    """Return the factors that turn sums of values times sinusoids into coefficients."""
-    return (np.where(np.arange(4 * num + 1) == 0, 1, 2) / _num_points(num)).astype(dtype)
-
-
-def _transform(coefficients: Float[Array, "*R M2"], points: int) -> Float[Array, "*R points"]:
-    """Return the values of polynomials at equidistant points of a period."""
-    constant, cosines, sines = jnp.split(coefficients, [1, degree(coefficients) + 1], axis=-1)
-    real = jnp.concatenate([2 * constant, cosines], axis=-1)
-    waves = jax.lax.complex(real, -jnp.concatenate([jnp.zeros_like(constant), sines], axis=-1))
-    return 0.5 * jnp.fft.irfft(waves, points, norm="forward")
-
-
-def _transform_back(values: Float[Array, "*R points"], num: int) -> Float[Array, "*R M2"]:
-    """Return the sums of values times 1, cosines and sines, the transpose of `_transform`."""
-    waves = jnp.fft.rfft(values)[..., : num + 1]
-    return jnp.concatenate([waves.real, -waves.imag[..., 1:]], axis=-1)
+def _squares_by_fft(amplitude, weights, U: Float[Array, "M2 P K"], _) -> Float[Array, "P M4"]:
+    """Return the same by fast Fourier transforms, on as many points as the power of two above 4M."""
+    num = degree(U, 0)
+    points = 1 << (4 * num).bit_length()
+    constant, cosines, sines = jnp.split(jnp.moveaxis(amplitude[:, None, None] * U, 0, -1), [1, num + 1], axis=-1)
+    waves = jnp.concatenate([2 * constant, jax.lax.complex(cosines, -sines)], axis=-1)
+    values = 0.5 * jnp.fft.irfft(waves, points, norm="forward")
+    sums = jnp.fft.rfft(jnp.einsum("prn,pr->pn", values**2, weights))[:, : 2 * num + 1]
+    return jnp.concatenate([sums.real[:, :1], 2 * sums.real[:, 1:], -2 * sums.imag[:, 1:]], axis=-1) / points

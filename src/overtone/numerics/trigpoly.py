@@ -16,7 +16,6 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-SHORT_SUM = 16  # terms: up to so many, adding them one by one is quicker than a reduction
 CHUNK_ROWS = 1024  # points whose sinusoids are in memory at a time, for sums over all points
 
 
@@ -66,7 +65,7 @@ def _backward(saved, gradient):
     by_high, by_low = jax.tree.map(_array, gradient, is_leaf=lambda leaf: isinstance(leaf, SymbolicZero))
     by_t = jnp.zeros(tables[0].shape[1:], tables[0].dtype)
     for stack, slope in zip([by_high, *by_low], slopes, strict=False):
-        by_t += _inner(stack, slope)
+        by_t += jnp.sum(stack * slope, axis=0)
     return *_sums(tables, by_high, by_low, degree(high) // 2), by_t
 
 
@@ -87,19 +86,10 @@ def _sums(tables, high, low, num: int):
     stacks = [high, *low]
     weights = jnp.concatenate(stacks)
     constants = jnp.sum(weights, axis=-1)
-    if len(weights) <= SHORT_SUM:  # the larger factor comes first, and the result is transposed at the very end
-        lower, upper = below @ weights.T, above @ high.T
-        upper = jnp.pad(upper, ((0, 0), (0, len(weights) - len(high))))
-        waves = jnp.concatenate([lower, upper]).reshape(-1, 2, len(weights))
-        up_to = [jnp.concatenate([constants[None], waves[:k, 0], waves[:k, 1]]).T for k in (2 * num, num)]
-    else:
-        lower, upper = weights @ below.T, above @ high.T
-        upper = jnp.pad(upper, ((0, 0), (0, len(weights) - len(high)))).T
-        waves = jnp.concatenate([lower, upper], axis=1).reshape(len(weights), -1, 2)
-        up_to = [
-            jnp.concatenate([constants[:, None], waves[:, :k, 0], waves[:, :k, 1]], axis=1) for k in (2 * num, num)
-        ]
-    sums_to_2M, sums_to_M = up_to
+    # The larger factor comes first, and the result is transposed at the very end.
+    upper = jnp.pad(above @ high.T, ((0, 0), (0, len(weights) - len(high))))
+    waves = jnp.concatenate([below @ weights.T, upper]).reshape(-1, 2, len(weights))
+    sums_to_2M, sums_to_M = (jnp.concatenate([constants[None], waves[:k, 0], waves[:k, 1]]).T for k in (2 * num, num))
     sizes = np.cumsum([len(stack) for stack in stacks])
     return sums_to_2M[: sizes[0]], tuple(jnp.split(sums_to_M[sizes[0] :], sizes[1:-1] - sizes[0]))
 
@@ -107,7 +97,7 @@ def _sums(tables, high, low, num: int):
 def _sums_backward(num, saved, gradient):
     tables, high, low = saved
     values, slopes = _values_and_slopes(tables, *gradient, with_slopes=True)
-    return *values, sum(_inner(stack, slope) for stack, slope in zip([high, *low], slopes, strict=True))
+    return *values, sum(jnp.sum(stack * slope, axis=0) for stack, slope in zip([high, *low], slopes, strict=True))
 
 
 def _sums_forward(high, low, t, num):
@@ -146,13 +136,6 @@ def _interleaved(coefficients: Float[Array, "R M2"], derivative: bool = False) -
 def _fit(rows: Float[Array, "R K"], width: int) -> Float[Array, "R width"]:
     """Return the rows cut to this width, or filled up to it with zeros."""
     return jnp.pad(rows[:, :width], ((0, 0), (0, max(0, width - rows.shape[1]))))
-
-
-def _inner(a: Float[Array, "R N"], b: Float[Array, "R N"]) -> Float[Array, " N"]:
-    """Return the sum of a * b over rows."""
-    if len(a) > SHORT_SUM:
-        return jnp.sum(a * b, axis=0)
-    return sum((a[i] * b[i] for i in range(1, len(a))), start=a[0] * b[0])
 
 
 def _array(gradient: Any) -> Array:

@@ -37,9 +37,6 @@ class BandLimited(AbstractInducingFeatures):
         explained = jnp.sum(self.Kuf(kernel, X) ** 2, axis=0)
         return jnp.where(self.outside(X)[:, 0], self.inner.prior_variance(kernel, X), explained)
 
-    def unexplained(self, kernel, A, X):
-        return jnp.where(self.outside(X)[:, 0], self.inner.unexplained(kernel, A, X), 0)
-
     def marginals(self, kernel, q, X):
         mean, spread, left = self.inner.marginals_by_parts(kernel, q, X)
         return mean, spread + jnp.where(self.outside(X)[:, 0], left, 0)[:, None]

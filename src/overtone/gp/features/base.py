@@ -6,6 +6,7 @@ one class with `num_features`, `Kuu` and `Kuf`; nothing is registered anywhere.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 from overtone.gp.kernels import AbstractKernel, Additive, additive, with_lengthscales
 from overtone.gp.variational import AbstractGaussian
 from overtone.numerics.linalg import AbstractPSDOperator, BlockDiagonal
-from overtone.numerics.params import as_array, as_parameters, is_wrapper
+from overtone.numerics.params import Fixed, as_array, as_parameters
 
 
 class AbstractInducingFeatures(eqx.Module):
@@ -141,13 +142,6 @@ class PerDimension(AbstractInducingFeatures):
         each = jax.vmap(lambda f, k, x: f.prior_variance(k, x[:, None]))(self.parts, _parts(kernel), X.T)
         return jnp.sum(each, axis=0)
 
-    def unexplained(self, kernel, A, X):
-        if type(self.parts).unexplained is AbstractInducingFeatures.unexplained:  # a sum over all blocks is quicker
-            return AbstractInducingFeatures.unexplained(self, kernel, A, X)
-        blocks = A.reshape(self.num_dims, -1, A.shape[1])
-        each = jax.vmap(lambda f, k, a, x: f.unexplained(k, a, x[:, None]))(self.parts, _parts(kernel), blocks, X.T)
-        return jnp.sum(each, axis=0)
-
     def Kuu(self, kernel):
         operators = jax.vmap(lambda f, k: f.Kuu(k))(self.parts, _parts(kernel))
         return BlockDiagonal(operators, self.num_dims)
@@ -167,7 +161,7 @@ class PerDimension(AbstractInducingFeatures):
 
         mean, var = jax.vmap(one, in_axes=(0, 0, 0, 1))(self.parts, _parts(kernel), q, X)
         one_each = np.ones(self.num_dims, mean.dtype)  # a product, since sums over the first axis are slow
-        return _gradient_once(jnp.tensordot(one_each, mean, 1)), _gradient_once(jnp.tensordot(one_each, var, 1))
+        return jnp.tensordot(one_each, mean, 1), jnp.tensordot(one_each, var, 1)
 
     def normal_equations(self, kernel, X, Y, weights):
         if self.num_dims > 1:  # features of different dimensions have no structure in common
@@ -188,30 +182,22 @@ class PerDimension(AbstractInducingFeatures):
         return jax.vmap(lambda f, x: f.outside(x))(self.parts, X.T[:, :, None])[:, :, 0].T
 
 
-@jax.custom_vjp
-def _gradient_once(x: Float[Array, "N P"]) -> Float[Array, "N P"]:
-    """Return x, with a gradient that is the result of a matrix product.
-
-    Compilers compute those once, and do not repeat all that leads to a gradient in each of the dimensions it goes to.
-    """
-    return x
-
-
-def _multiplied(_, gradient):
-    return ((np.eye(gradient.shape[1], dtype=gradient.dtype) @ gradient.T).T,)
-
-
-_gradient_once.defvjp(lambda x: (x, None), _multiplied)
-
-
 def per_dimension(
-    kernel: AbstractKernel, features: AbstractInducingFeatures, ends: tuple[Any, Any], num_dims: int, dtype: Any
+    kernel: AbstractKernel,
+    features: Any,
+    start: tuple[float, float],
+    num_dims: int,
+    dtype: Any,
+    learned: bool = False,
 ) -> tuple[AbstractKernel, PerDimension]:
-    """Return an additive kernel, and features on [a, b] for each of its dimensions."""
-    a, b = (leaf if is_wrapper(leaf) else jax.device_put(np.full(num_dims, leaf, dtype)) for leaf in ends)
-    where: Any = lambda f: (f.a, f.b)  # noqa: E731
-    parts = eqx.tree_at(where, features, (a, b), is_leaf=lambda leaf: leaf is None)
-    return additive(kernel, num_dims, dtype), PerDimension(parts, num_dims)
+    """Return an additive kernel, and features of each of its dimensions, on their [a, b] or on one to start from.
+
+    An interval that was given is a fixed part of the model.
+    """
+    given = features.a is not None and features.b is not None
+    stored = jax.device_put if learned and not given else Fixed
+    a, b = (stored(np.full(num_dims, end, dtype)) for end in ((features.a, features.b) if given else start))
+    return additive(kernel, num_dims, dtype), PerDimension(replace(features, a=a, b=b), num_dims)
 
 
 def _parts(kernel: AbstractKernel) -> AbstractKernel:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from numpy.polynomial.polynomial import polyder, polymul, polyval
 
 from overtone.gp.features.base import AbstractInducingFeatures, per_dimension
-from overtone.gp.features.fourier import fixed_interval, matern
+from overtone.gp.features.fourier import matern
 from overtone.gp.features.pinned import FIRST_INTERVAL, HIDDEN_INTERVAL
 from overtone.gp.kernels import AbstractMatern
 from overtone.numerics.banded import Banded, from_differences
@@ -38,11 +38,9 @@ class BSplines(AbstractInducingFeatures):
     degree: int | None = eqx.field(static=True, default=None)
 
     def initialised(self, kernel, H, *, first, learned, seed, dtype):
-        kernel, dims = matern(kernel), H.shape[1]
+        kernel, start = matern(kernel), FIRST_INTERVAL if first else HIDDEN_INTERVAL
         sized = BSplines(self.num_splines, self.a, self.b, self._degree(kernel))
-        start = FIRST_INTERVAL if first else HIDDEN_INTERVAL
-        ends = fixed_interval(self.a, self.b, dims, dtype) or fixed_interval(*start, dims, dtype)
-        return per_dimension(kernel, sized, ends, dims, dtype)
+        return per_dimension(kernel, sized, start, H.shape[1], dtype)
 
     @property
     def num_features(self):

@@ -18,7 +18,8 @@ from jaxtyping import Array, Float
 from overtone.gp.features.base import AbstractInducingFeatures, per_dimension
 from overtone.gp.kernels import AbstractKernel, AbstractMatern
 from overtone.numerics.linalg import DiagonalPlusLowRank
-from overtone.numerics.params import Fixed, OptionalParam
+from overtone.numerics.params import OptionalParam
+from overtone.numerics.trigpoly import sinusoids
 
 PAPER_INTERVAL = (-2.0, 3.0)  # around data in [0, 1]
 
@@ -31,8 +32,7 @@ class Fourier(AbstractInducingFeatures):
     b: OptionalParam = None
 
     def initialised(self, kernel, H, *, first, learned, seed, dtype):
-        ends = fixed_interval(self.a, self.b, H.shape[1], dtype) or fixed_interval(*PAPER_INTERVAL, H.shape[1], dtype)
-        return per_dimension(matern(kernel), self, ends, H.shape[1], dtype)
+        return per_dimension(matern(kernel), self, PAPER_INTERVAL, H.shape[1], dtype)
 
     @property
     def num_features(self):
@@ -55,7 +55,7 @@ class Fourier(AbstractInducingFeatures):
         distance, sign = jnp.abs(x - inside), jnp.where(x < inside, -1.0, 1.0).astype(x.dtype)
         signs = sign ** jnp.arange(kernel.order + 1)[:, None]
         beyond = edge(w / kernel.rate, kernel.order).T @ (signs * kernel.extrapolation(distance))
-        return jnp.where(x == inside, sinusoids(w, inside - self.a), beyond)
+        return jnp.where(x == inside, sinusoids((inside - self.a) / (self.b - self.a), self.num_frequencies), beyond)
 
     def finer(self, least=100):
         return Fourier(max(4 * self.num_frequencies, least), self.a, self.b)
@@ -82,12 +82,6 @@ def frequencies(a: Float[Array, ""], b: Float[Array, ""], num: int) -> Float[Arr
     return 2 * jnp.pi * m / (b - a)
 
 
-def sinusoids(w: Float[Array, " M1"], r: Float[Array, " N"]) -> Float[Array, "M2 N"]:
-    """Return phi = [1, cos(w_m r), sin(w_m r)]."""
-    phase = w[:, None] * r
-    return jnp.concatenate([jnp.cos(phase), jnp.sin(phase[1:])])
-
-
 def spectral_diagonal(kernel: AbstractMatern, w: Float[Array, " M1"], length: Float[Array, ""]) -> Float[Array, " M2"]:
     """Return d_0 = (b - a) / S(0), d_m = (b - a) / (2 S(w_m)), for cosines and sines."""
     d = length / (jnp.where(w > 0, 2, 1) * kernel.spectral_density(w))
@@ -105,13 +99,6 @@ def edge(w: Any, order: int) -> Any:
     sines = [zero, w, zero]
     rows = [xp.concatenate([c, s[1:]]) for c, s in zip(cosines, sines, strict=True)]
     return xp.stack(rows[: order + 1])
-
-
-def fixed_interval(a: Any, b: Any, num_dims: int, dtype: Any) -> Any:
-    """Return a given interval, the same for all dimensions, as fixed parts of a model; None if it was not given."""
-    if a is None or b is None:
-        return None
-    return Fixed(np.full(num_dims, a, dtype)), Fixed(np.full(num_dims, b, dtype))
 
 
 def matern(kernel: AbstractKernel) -> AbstractMatern:

@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from overtone.gp.features.base import AbstractInducingFeatures, per_dimension
-from overtone.gp.features.ends import Ends, ends, signs, unit_kernel
-from overtone.gp.features.fourier import fixed_interval, matern, shared_frequencies
-from overtone.gp.features.pinned_marginals import Positions, pinned_marginals
+from overtone.gp.features.ends import Ends, ends, signs
+from overtone.gp.features.fourier import matern, shared_frequencies
+from overtone.gp.features.pinned_marginals import Positions, extrapolations, pinned_marginals
 from overtone.gp.kernels import AbstractMatern
 from overtone.gp.variational import AbstractGaussian
 from overtone.numerics.linalg import Identity
@@ -46,13 +46,9 @@ class PinnedFourier(AbstractInducingFeatures):
     order: int | None = eqx.field(static=True, default=None)
 
     def initialised(self, kernel, H, *, first, learned, seed, dtype):
-        kernel, dims = matern(kernel), H.shape[1]
+        kernel, start = matern(kernel), FIRST_INTERVAL if first else HIDDEN_INTERVAL
         sized = PinnedFourier(self.num_frequencies, self.a, self.b, kernel.order)
-        start = FIRST_INTERVAL if first else HIDDEN_INTERVAL
-        ends = fixed_interval(self.a, self.b, dims, dtype) or (
-            start if learned else fixed_interval(*start, dims, dtype)
-        )
-        return per_dimension(kernel, sized, ends, dims, dtype)
+        return per_dimension(kernel, sized, start, H.shape[1], dtype, learned)
 
     @property
     def num_features(self):
@@ -85,19 +81,8 @@ class PinnedFourier(AbstractInducingFeatures):
         positions = self._at(kernel, x)
         constants = ends(type(kernel), self.num_frequencies, positions.rho, precision)
         waves: Any = sinusoids(positions.position, self.num_frequencies)
-        e = self._extrapolations(kernel, constants, positions, (constants.B * constants.amplitude) @ waves)
-        return self._combined(kernel, constants, jnp.concatenate([waves * (positions.beyond == 0), e]))
-
-    def _extrapolations(
-        self, kernel, constants: Ends, positions: Positions, h: Float[Array, "state N"]
-    ) -> Float[Array, "four N"]:
-        """Return c(x - a) and v3's features inside, c(a - x) before, c(x - b) after; each is zero elsewhere."""
-        unit, position, beyond = unit_kernel(type(kernel), positions.rho.dtype), positions.position, positions.beyond
-        from_a, from_b, outside = (
-            unit.extrapolation(positions.rho * r) for r in (position, 1 - position, jnp.abs(beyond))
-        )
-        near = jnp.concatenate([from_a, constants.third @ jnp.concatenate([from_a, from_b, h])])
-        return jnp.concatenate([near * (beyond == 0), outside * (beyond < 0), outside * (beyond > 0)])
+        e = extrapolations(type(kernel), constants, positions, (constants.B * constants.amplitude) @ waves)
+        return self._combined(kernel, constants, jnp.concatenate([waves * (positions.beyond == 0), *e]))
 
     def _combined(self, kernel: AbstractMatern, constants: Ends, parts: Float[Array, "K R"]) -> Float[Array, "M R"]:
         """Return the features, or anything linear in them, from the same of sinusoids and extrapolations.
@@ -145,7 +130,7 @@ class PinnedFourier(AbstractInducingFeatures):
         def of_rows(x, Y, weights, is_row):
             positions, weights = wide._at(kernel, x), weights * is_row
             h = evaluate(none, (low,), positions.position)[1][0]
-            e = wide._extrapolations(kernel, constants, positions, h)
+            e = jnp.concatenate(extrapolations(type(kernel), constants, positions, h))
             inside, we = weights * (positions.beyond == 0), weights * e
             factors = we[: 2 * wide.num_states], inside * Y.T
             found: Any = sums(inside[None], factors, positions.position, wide.num_frequencies)

@@ -8,10 +8,13 @@ So under q its mean is a trigonometric polynomial plus a few extrapolations e(x)
 polynomial of twice the degree, polynomials times e, and a quadratic form of e.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import block_diag
 from jaxtyping import Array, Float
 
 from overtone.gp.features.base import nonnegative
@@ -43,27 +46,24 @@ def pinned_marginals(
     kind: type[AbstractMatern], ends: Ends, positions: Positions, q: AbstractGaussian
 ) -> tuple[Float[Array, "P N"], Float[Array, "P N"], Float[Array, " N"]]:
     """Return the mean of f(x) under q, which has one block, its variance from q, and the prior variance left."""
-    size, dtype, rho = kind.order + 1, positions.rho.dtype, positions.rho
+    size, dtype = kind.order + 1, positions.rho.dtype
     L = np.linalg.cholesky(kind.state_correlation).astype(dtype)
     m1, m2, m3 = _split(q.mean[0].T, size)
-    mean, forms = jnp.concatenate([L @ m1, ends.B @ m2, m3]), _forms(L, ends, q)
+    mean = jnp.concatenate([L @ m1, ends.B @ m2, m3])
+    forms = _forms_of_diagonal(L, ends, q) if q.factor is None else _forms_of_factor(L, ends, q)
 
     low = m2.T * ends.amplitude, ends.B * ends.amplitude, forms.crossed.reshape(-1, len(ends.amplitude))
     squares, (means, h, crossed) = evaluate(forms.squares, low, positions.position)
 
     # The extrapolations, and the maps from z to their coefficients.
-    distances = positions.position, 1 - positions.position, jnp.abs(positions.beyond)
-    from_a, from_b, outside = (unit_kernel(kind, dtype).extrapolation(rho * r) for r in distances)
     inside = (positions.beyond == 0).astype(dtype)
-    third = ends.third @ jnp.concatenate([from_a, from_b, h])
-    near = inside * jnp.concatenate([from_a, third])
-    before, after = outside * (positions.beyond < 0), outside * (positions.beyond > 0)
+    near, before, after = extrapolations(kind, ends, positions, h)
     eye, zero = np.eye(size, dtype=dtype), np.zeros((size, size), dtype)
     first = np.block([[signs(kind.order)[:, None].astype(dtype) * eye, zero, zero]])
     parts = (np.block([[eye, -eye, zero], [zero, zero, eye]]), near), (first, before), (ends.after, after)
 
     # Under q and, as the last of the forms, under the prior.
-    prior = _block_diagonal(L @ L.T, ends.BB, eye)
+    prior = block_diag(L @ L.T, ends.BB, eye)
     grams = jnp.concatenate([forms.gram, prior[None]])
     none = jnp.zeros((), dtype)
     values = sum((_quadratic(T @ grams @ T.T, e) for T, e in parts), start=none)
@@ -76,23 +76,22 @@ def pinned_marginals(
     return mean, nonnegative(spread), nonnegative(1 - explained)
 
 
-def _forms(L: np.ndarray, ends: Ends, q: AbstractGaussian) -> Forms:
-    factor = None if q.factor is None else _forms_of_factor(L, ends, *q.factor, q.triangular)
-    diagonal = None if q.variances is None else _forms_of_diagonal(L, ends, q.variances[0])
-    if diagonal is None or factor is None:
-        only = factor or diagonal
-        assert only is not None
-        return only
-    padded = jnp.concatenate([diagonal.crossed, jnp.zeros_like(diagonal.crossed)], axis=1)
-    diagonal = eqx.tree_at(lambda forms: forms.crossed, diagonal, padded)
-    return jax.tree.map(jnp.add, diagonal, factor)
+def extrapolations(
+    kind: type[AbstractMatern], ends: Ends, positions: Positions, h: Float[Array, "state N"]
+) -> tuple[Float[Array, "two N"], Float[Array, "state N"], Float[Array, "state N"]]:
+    """Return c(x - a) and v3's features inside, c(a - x) before, c(x - b) after; each is zero elsewhere.
+
+    h is B diag(d)^-1 phi(x).
+    """
+    position, beyond, unit = positions.position, positions.beyond, unit_kernel(kind, positions.rho.dtype)
+    from_a, from_b, outside = (unit.extrapolation(positions.rho * r) for r in (position, 1 - position, jnp.abs(beyond)))
+    near = jnp.concatenate([from_a, ends.third @ jnp.concatenate([from_a, from_b, h])])
+    return near * (beyond == 0), outside * (beyond < 0), outside * (beyond > 0)
 
 
-def _forms_of_factor(
-    L: np.ndarray, ends: Ends, U: Float[Array, "1 K P rank"], weights: Float[Array, "1 P rank"], triangular: bool
-):
-    """S = U diag(weights) U^T."""
-    size, num = len(L), U.shape[1]
+def _forms_of_factor(L: np.ndarray, ends: Ends, q: Any) -> Forms:
+    """S = U diag(variances) U^T."""
+    size, num = len(L), q.mean.shape[-1]
     # z = scale * readout (amplitude U), where the frequencies in B are 0, 1, 2, ... times the step.
     readout = np.zeros((3 * size, num), L.dtype)
     readout[:size, :size] = L
@@ -101,28 +100,24 @@ def _forms_of_factor(
     one = np.ones(size, L.dtype)
     amplitude = jnp.concatenate([one, ends.amplitude, one])
     scale = jnp.concatenate([one, ends.step ** np.arange(size), one])
-    squares, crossed = quadratic_forms(size, readout, amplitude, weights[0], U[0], triangular)
+    squares, crossed = quadratic_forms(size, readout, amplitude, q.variances[0], q.factor[0])
     crossed = crossed * scale
     gram = jnp.einsum("ik,kpj->pij", readout, crossed) * scale[:, None]
     with_1, with_2, with_3 = jnp.split(jnp.moveaxis(crossed[size:-size], 0, -1), 3, axis=1)
     return Forms(squares, jnp.concatenate([with_1 - with_2, with_3], axis=1), gram)
 
 
-def _forms_of_diagonal(L: np.ndarray, ends: Ends, s: Float[Array, "P K"]):
-    """S = diag(s). As v3 is independent of the rest, it has no part in `crossed`."""
-    s1, s2, s3 = (part.T for part in _split(s.T, len(L)))
+def _forms_of_diagonal(L: np.ndarray, ends: Ends, q: AbstractGaussian) -> Forms:
+    """S = diag(variances). As v3 is independent of the rest, it has no part in `crossed`."""
+    s1, s2, s3 = (part.T for part in _split(q.variances[0].T, len(L)))
     weighted = s2 * ends.amplitude
-    gram = jax.vmap(lambda s1, s2, s3: _block_diagonal((L * s1) @ L.T, (ends.B * s2) @ ends.B.T, jnp.diag(s3)))
+    gram = jax.vmap(lambda s1, s2, s3: block_diag((L * s1) @ L.T, (ends.B * s2) @ ends.B.T, jnp.diag(s3)))
     return Forms(sum_of_diagonal(weighted * ends.amplitude), -ends.B * weighted[:, None], gram(s1, s2, s3))
 
 
 def _split(V: Float[Array, "K *R"], size: int):
     """The rows of v1, v2 and v3."""
     return V[:size], V[size : len(V) - size], V[len(V) - size :]
-
-
-def _block_diagonal(*blocks) -> Float[Array, "three three"]:
-    return jax.scipy.linalg.block_diag(*blocks)
 
 
 @jax.custom_vjp

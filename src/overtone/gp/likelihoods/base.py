@@ -6,7 +6,7 @@ bound. One whose parameters vary with the inputs is an `AbstractFamily`.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -40,9 +40,9 @@ class AbstractFamily(eqx.Module):
         """Return the likelihood as training starts with it, for targets y and an output layer of so many features."""
 
     @staticmethod
-    @abstractmethod
     def rough_functions(y: np.ndarray) -> np.ndarray:
         """Return rough values of the functions at rows with these targets, from which spectra are estimated."""
+        return y
 
     def num_functions(self, y: np.ndarray) -> int:
         """Return the number of functions that targets y (N, Q) depend on."""
@@ -56,7 +56,7 @@ class AbstractFamily(eqx.Module):
     @property
     def usual_noise(self) -> Float[Array, " P"] | None:
         """The noise variance to tell a user, where there is one."""
-        return None
+        return None if self.classes or self.counts else self.reference
 
     def kl(self) -> Float[Array, ""] | float:
         """Return the divergence of whatever functions of its own the likelihood has."""
@@ -110,16 +110,8 @@ class AbstractLikelihood(AbstractFamily):
 class AbstractNoise(AbstractLikelihood):
     """A likelihood of y in the units of f, whose predictive distribution is a mixture of Gaussians."""
 
-    @staticmethod
-    def rough_functions(y):
-        return y
-
-    @property
-    def usual_noise(self):
-        return self.reference
-
     @abstractmethod
-    def components(self, mean: Float[Array, "S N F"], var: Float[Array, "S N F"]) -> tuple[Array, Array, Array]:
+    def components(self, mean: Float[Array, "S N F"], var: Float[Array, "S N F"]) -> Sequence[Array]:
         """Return y for f ~ N(mean, var) as a mixture of C Gaussians: log weights, means, variances (C, S, N, P)."""
 
     def predictive(self, mean, var):

@@ -3,15 +3,15 @@
 from abc import abstractmethod
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from overtone.gp.likelihoods.base import NUM_NODES, AbstractLikelihood, gauss_hermite
+from overtone.gp.likelihoods.base import AbstractLikelihood, at_nodes
 from overtone.gp.predictive.discrete import Counts, strata
 from overtone.numerics.params import OptionalParam
+from overtone.numerics.roots import increasing_root
 
 MAX_MODE_STEPS = 30
 MODE_TOLERANCE = 1e-3  # of the distance from the mode, in standard deviations there
@@ -22,7 +22,7 @@ class AbstractCounts(AbstractLikelihood):
     """Counts of mean exposure exp(base + f). Targets are P columns of counts, then P of log exposures."""
 
     counts = True
-    base: eqx.AbstractVar[OptionalParam]  # (P,)
+    base: OptionalParam = None  # (P,)
 
     @abstractmethod
     def derivatives(
@@ -67,13 +67,10 @@ class AbstractCounts(AbstractLikelihood):
         var = jnp.maximum(var, MIN_VARIANCE)
         fixed, *arguments = jax.lax.stop_gradient((self, counts, self.base + mean + log_exposure, var))
         mode, std = fixed._mode(*arguments)
-        nodes, weights = gauss_hermite(NUM_NODES)
-        z = jnp.asarray(nodes, mean.dtype).reshape(-1, *[1] * mean.ndim)
-        log_weights = jnp.asarray(np.log(weights), mean.dtype).reshape(z.shape)
+        z, log_weights = at_nodes(jnp.zeros_like(mean), jnp.ones_like(mean), self.joint)
         shift = mode + std * z  # f - mean
-        log_ratio = (
-            jnp.log(std) - 0.5 * jnp.log(var) - 0.5 * (shift**2 / var - z**2)
-        )  # of N(f; mean, var) to the rule's
+        # The ratio of N(f; mean, var) to the rule's density.
+        log_ratio = jnp.log(std) - 0.5 * jnp.log(var) - 0.5 * (shift**2 / var - z**2)
         return jax.nn.logsumexp(log_weights + self.log_prob(y, mean + shift) + log_ratio, axis=0)
 
     def _mode(
@@ -85,8 +82,6 @@ class AbstractCounts(AbstractLikelihood):
             counts: what is observed.
             log_rate: the log rate where the shift is 0.
             var: the variance of the shift.
-
-        Where a step would leave the bracket, or the steps do not get shorter, the bracket is halved instead.
         """
         # The score has the sign of y - rate, and at a rate of 1/2 it is at least -1/2.
         best = jnp.log(jnp.maximum(counts, 0.5)) - log_rate
@@ -94,19 +89,12 @@ class AbstractCounts(AbstractLikelihood):
         _, information = self.derivatives(counts, log_rate + best)
         start = best * information / (information + 1 / var)
 
-        def improve(_, state):
-            low, high, shift, last = state
+        def descent(shift):
             score, information = self.derivatives(counts, log_rate + shift)
-            slope, precision = score - shift / var, information + 1 / var
-            low, high = jnp.where(slope > 0, shift, low), jnp.where(slope > 0, high, shift)
-            newton = shift + slope / precision
-            is_safe = (newton >= low) & (newton <= high) & (jnp.abs(newton - shift) < 0.5 * last)
-            improved = jnp.where(is_safe, newton, 0.5 * (low + high))
-            improved = jnp.where(jnp.abs(slope) <= MODE_TOLERANCE * jnp.sqrt(precision), shift, improved)
-            return low, high, improved, jnp.abs(improved - shift)
+            slope, precision = shift / var - score, information + 1 / var
+            return slope, precision, jnp.abs(slope) <= MODE_TOLERANCE * jnp.sqrt(precision)
 
-        state = low, high, start, jnp.full_like(start, jnp.inf)
-        mode = jax.lax.fori_loop(0, MAX_MODE_STEPS, improve, state)[2]
+        mode = increasing_root(descent, low, high, start, 0.0, MAX_MODE_STEPS)
         _, information = self.derivatives(counts, log_rate + mode)
         return mode, 1 / jnp.sqrt(information + 1 / var)
 
@@ -122,8 +110,6 @@ class AbstractCounts(AbstractLikelihood):
 
 class Poisson(AbstractCounts):
     """y ~ Poisson(exposure exp(base + f))."""
-
-    base: OptionalParam = None
 
     def initialised(self, y, num_features, dtype):
         return Poisson(self.start_base(y, dtype))

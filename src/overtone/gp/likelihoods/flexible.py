@@ -40,8 +40,7 @@ class MixtureNoise(AbstractNoise):
         return jax.nn.logsumexp(self.log_weights + log_normal(y, mean + self.means, var + self.variances), axis=0)
 
     def components(self, mean, var):
-        shape = (len(self.means), *mean.shape)
-        return jnp.broadcast_to(self.log_weights, shape), mean + self.means, var + self.variances
+        return jnp.broadcast_arrays(self.log_weights, mean + self.means, var + self.variances)
 
     def sample(self, key, f):
         which_key, noise_key = jax.random.split(key)
@@ -74,18 +73,10 @@ class FlexibleNoise(AbstractFamily):
         weight = np.zeros((*base.shape, num_features), dtype)
         return FlexibleNoise(self.noise, jax.device_put(base), jax.device_put(weight))
 
-    @staticmethod
-    def rough_functions(y):
-        return y
-
     @property
     def reference(self) -> Float[Array, " P"]:
         """The harmonic mean of the components' variances, where the features say nothing."""
         return 1 / jnp.sum(jax.nn.softmax(self.base[0], axis=0) * jnp.exp(-self.base[2]), axis=0)
-
-    @property
-    def usual_noise(self):
-        return self.reference
 
     def at(self, whitened, shape):
         A = whitened()

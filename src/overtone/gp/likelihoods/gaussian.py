@@ -5,7 +5,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from overtone.gp.likelihoods.base import NOISE_FLOOR, START_NOISE, AbstractNoise, at_nodes, log_normal, start_noise
+from overtone.gp.likelihoods.base import (
+    NOISE_FLOOR,
+    NUM_NODES,
+    START_NOISE,
+    AbstractNoise,
+    at_nodes,
+    log_normal,
+    start_noise,
+)
 from overtone.numerics.params import OptionalParam, Param
 
 
@@ -81,14 +89,12 @@ class Heteroscedastic(AbstractNoise):
         squares = (y - mean) ** 2 + var
         return -0.5 * (jnp.log(2 * jnp.pi) + log_noise + squares * jnp.exp(0.5 * var_h - log_noise))
 
-    def components(self, mean, var):
-        (mean, h), (var, var_h) = (jnp.split(part, 2, axis=-1) for part in (mean, var))
-        h, log_weights = at_nodes(h, var_h, False, 5)
-        shape = h.shape
-        return jnp.broadcast_to(log_weights, shape), jnp.broadcast_to(mean, shape), var + self._noise(h)
-
-    def log_predictive(self, y, mean, var):
+    def components(self, mean, var, num_nodes: int = 5):
         """Integrate over f in closed form, over h at the nodes of a rule."""
         (mean, h), (var, var_h) = (jnp.split(part, 2, axis=-1) for part in (mean, var))
-        h, log_weights = at_nodes(h, var_h, False)
-        return jax.nn.logsumexp(log_weights + log_normal(y, mean, var + self._noise(h)), axis=0)
+        h, log_weights = at_nodes(h, var_h, False, num_nodes)
+        return jnp.broadcast_arrays(log_weights, mean, var + self._noise(h))
+
+    def log_predictive(self, y, mean, var):
+        log_weights, mean, var = self.components(mean, var, NUM_NODES)
+        return jax.nn.logsumexp(log_weights + log_normal(y, mean, var), axis=0)

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from overtone.gp.likelihoods.base import start_noise
 from overtone.gp.likelihoods.counts import AbstractCounts
 from overtone.gp.predictive.discrete import Counts, merged
-from overtone.numerics.params import OptionalParam, Param
+from overtone.numerics.params import Param
 
 START_DISPERSION, MIN_DISPERSION = 0.5, 1e-4
 STIRLING_FROM = 8.0  # where three terms of Stirling's series have an error of 3e-10
@@ -23,7 +23,6 @@ class NegativeBinomial(AbstractCounts):
         p(y | f) = Gamma(y + r) / (Gamma(r) y!) (mu / (r + mu))^y (r / (r + mu))^r.
     """
 
-    base: OptionalParam = None  # (P,)
     dispersion: Param = START_DISPERSION  # (P,), or a number to start from
 
     def initialised(self, y, num_features, dtype):

@@ -48,8 +48,7 @@ class StudentT(AbstractNoise):
         half = 0.5 * self.degrees
         log_w = jnp.asarray(GRID, mean.dtype).reshape(-1, *[1] * mean.ndim) / jnp.sqrt(half)
         log_weights = jax.nn.log_softmax(half * (log_w - jnp.exp(log_w)), axis=0)
-        variances = var + self.scale * jnp.exp(-log_w)
-        return jnp.broadcast_to(log_weights, variances.shape), jnp.broadcast_to(mean, variances.shape), variances
+        return jnp.broadcast_arrays(log_weights, mean, var + self.scale * jnp.exp(-log_w))
 
     def log_predictive(self, y, mean, var):
         """Apply the same rule on a grid from where w is a priori to where y, which may be an outlier, puts it."""

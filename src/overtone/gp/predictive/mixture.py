@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from overtone.numerics.roots import increasing_root
+
 MAX_QUANTILE_STEPS = 60
 
 
@@ -67,8 +69,7 @@ class Mixture(eqx.Module):
     def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """Return the value below which a share `level` of the mass lies, by Newton's method.
 
-        The mixture's quantile lies between the smallest and the largest of its components'. Where a step would leave
-        the bracket, or the steps do not get shorter, the bracket is halved instead.
+        The mixture's quantile lies between the smallest and the largest of its components'.
         """
         flat = jax.tree.map(lambda a: a.reshape(len(a), 1, -1), self)  # one long loop over rows and outputs
         std, eps = jnp.sqrt(flat.variances), jnp.finfo(self.means.dtype).eps
@@ -77,25 +78,13 @@ class Mixture(eqx.Module):
         start = jnp.clip(flat.mean() + flat.std() * jax.scipy.stats.norm.ppf(level), low, high)
         tolerance = eps * (2 * jnp.abs(start) + 32 * flat.std())
 
-        def improve(state):
-            steps, low, high, x, last = state
+        def excess(x):
             z = (x - flat.means) / std
             excess = flat._average(jax.scipy.special.ndtr(z)) - level
-            low, high = jnp.where(excess < 0, x, low), jnp.where(excess < 0, high, x)
-            newton = x - excess / flat._average(jax.scipy.stats.norm.pdf(z) / std)
-            is_safe = (newton >= low) & (newton <= high) & (jnp.abs(newton - x) < 0.5 * last)
-            improved = jnp.where(is_safe, newton, 0.5 * (low + high))
-            # A quantile that is accurate stays as it is, whatever the other rows still need.
-            is_accurate = (last <= tolerance) | (jnp.abs(excess) <= 8 * eps * level)
-            improved = jnp.where(is_accurate, x, improved)
-            return steps + 1, low, high, improved, jnp.abs(improved - x)
+            density = flat._average(jax.scipy.stats.norm.pdf(z) / std)
+            return excess, density, jnp.abs(excess) <= 8 * eps * level
 
-        def is_inaccurate(state):
-            steps, _, _, _, last = state
-            return (steps < MAX_QUANTILE_STEPS) & jnp.any(last > tolerance)
-
-        state = 0, low, high, start, jnp.full_like(start, jnp.inf)
-        quantile = jax.lax.while_loop(is_inaccurate, improve, state)[3]
+        quantile = increasing_root(excess, low, high, start, tolerance, MAX_QUANTILE_STEPS)
         return quantile.reshape(self.means.shape[1:])
 
 
