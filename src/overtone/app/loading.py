@@ -113,13 +113,16 @@ def input_names(model: Any) -> list[str]:
 def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
     """Return what a model is and how it was trained, by topic."""
     plan, history = model.plan_, model.history_
-    variables = "inducing points" if plan.features == "points" else "frequencies"
+    layers, variables = len(model.model_.layers), "inducing points" if plan.features == "points" else "frequencies"
+    kind, kernel, likelihood = f"{layers} layers, {plan.num_inducing} {variables}", plan.kernel, plan.likelihood
+    if plan.exact_kernel and layers == 1:
+        kind, kernel, likelihood = "one layer, an exact GP", f"{plan.exact_kernel} and straight lines", "gaussian"
     classes = f" ({', '.join(map(str, model.classes_))})" if hasattr(model, "classes_") else ""
     return {
         "target": target + classes,
         "inputs": ", ".join(inputs),
-        "model": f"{plan.method}, {len(model.model_.layers)} layers, {plan.num_inducing} {variables}",
-        "kernel, likelihood": f"{plan.kernel}, {plan.likelihood}",
+        "model": f"{plan.method}, {kind}",
+        "kernel, likelihood": f"{kernel}, {likelihood}",
         "training": f"{len(history.loss)} steps, {history.seconds:.0f} s. {history.message}",
         "Overtone": __version__,
     }

@@ -12,7 +12,6 @@ class Plan:
 
     method: str
     depths: tuple[int, ...]
-    exact_kernel: str | None  # of the exact GP that a small table starts with, if it does
     features: str
     num_inducing: int  # frequencies, splines or points
     interval: tuple[float, float] | None  # None leaves it to the features
@@ -39,6 +38,7 @@ class Plan:
     calibrated: bool  # whether the noise between layers is raised after training
     dtype: str
     seed: int
+    exact_kernel: str | None = None  # of the exact GP that a small table starts with, if it does
     reasons: dict[str, str] = field(default_factory=dict)
 
     @property

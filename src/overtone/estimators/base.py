@@ -106,6 +106,8 @@ class DeepGPEstimator(BaseEstimator):
             self.plan_.reasons["likelihood"] = why
         run = Run(self.verbose, stop or (lambda: False), checkpoint)
         self.model_, self.history_ = train(self.plan_, X, Y, run)
+        if self.history_.choice:
+            self.plan_.reasons["n_layers"] = self.history_.choice
         return self
 
     @property

@@ -89,6 +89,11 @@ def replace_file(path: str | os.PathLike, contents: bytes) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+    folder = os.open(path.parent, os.O_RDONLY)  # whose new entry has to reach the disk, too
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def leaves(tree: Any, prefix: str) -> dict[str, np.ndarray]:
