@@ -1,18 +1,21 @@
 """The output layer by natural gradients, against its closed form."""
 
+from itertools import product
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from overtone.gp.likelihoods import Gaussian
 from overtone.gp.model import elbo
-from overtone.inference.collapsed import Collapsed, _by_features, _by_rows
+from overtone.inference.collapsed import Collapsed, collapsed_fit
 from overtone.inference.natural import NaturalGradient, OutputMemory
 from overtone.inference.objective import Progress, Rows
 from overtone.inference.output_layer import statistics, sums_over_rows, with_optimal_output
 from overtone.inference.sites import site_sums
-from overtone.numerics.params import unwrap
+from overtone.numerics.params import Positive, unwrap
 from tests.planned import built
 
 RNG = np.random.default_rng(0)
@@ -59,21 +62,49 @@ def test_after_one_look_at_all_rows_bound_and_gradient_are_those_of_the_closed_f
             np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize("num_samples", [1, 3])
-def test_the_closed_form_is_the_same_by_rows_and_by_features(num_samples):
+def test_each_draw_is_scored_by_what_the_others_say():
+    """Against dense linear algebra, for three draws and two outputs of different noise."""
     model, _ = setting(n_layers=2, covariance="mean-field", hidden_width=2)
+    noises = np.array([0.01, 0.1])
+    model = eqx.tree_at(lambda m: m.likelihood, model, Gaussian(Positive(noises)))
+    plain, num = unwrap(model), len(X)
+    inputs = plain.propagate(plain.draw_noise(KEY, 3, num), jnp.asarray(X))[-1][0]
+    A = [np.asarray(plain.output.features.whitened(plain.output.kernel, plain.output.at(each)[1])) for each in inputs]
+    prior = [np.asarray(plain.output.kernel.diag(plain.output.at(each)[1])) for each in inputs]
+    expected = 0.0
+    for s, (noise, y) in product(range(3), zip(noises, Y.T, strict=True)):
+        others = [A[r] for r in range(3) if r != s]
+        S = np.linalg.inv(np.eye(len(A[0])) + sum(a @ a.T for a in others) / (2 * noise))
+        m = S @ sum(a @ y for a in others) / (2 * noise)
+        var = prior[s] - np.sum(A[s] ** 2, axis=0) + np.sum(A[s] * (S @ A[s]), axis=0)
+        fit = -0.5 * (np.log(2 * np.pi * noise) + ((y - A[s].T @ m) ** 2 + var) / noise)
+        kl = 0.5 * (np.trace(S) + m @ m - len(m) - np.linalg.slogdet(S)[1])
+        expected += (fit.sum() - kl) / 3
+    assert float(collapsed_fit(plain, inputs, jnp.asarray(Y))) == pytest.approx(expected, rel=1e-6)
 
-    def total(model, by):
-        plain = unwrap(model)
-        inputs = plain.propagate(plain.draw_noise(KEY, num_samples, len(X)), jnp.asarray(X))[-1][0]
-        terms = by(plain, jnp.asarray([0.01, 0.1]), inputs, jnp.asarray(Y))
-        return sum(jnp.sum(part) * weight for part, weight in zip(terms, (1.0, 10.0, 100.0), strict=True)), terms
 
-    found = [
-        eqx.filter_jit(eqx.filter_value_and_grad(total, has_aux=True))(model, by) for by in (_by_rows, _by_features)
-    ]
-    for ours, theirs in zip(*map(jax.tree.leaves, found), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
+def test_hidden_draws_cannot_explain_noise():
+    """Rows that differ in nothing but how a hidden unit happened to be drawn: the best noise is that of the data."""
+    rng = np.random.default_rng(0)
+    flat, noise = np.zeros((60, 1)), rng.standard_normal((60, 1))
+    model = built(flat, noise, n_layers=2, n_inducing=12, output="collapsed", dtype="float64")
+    rows = Rows(jnp.asarray(flat), jnp.asarray(noise))
+
+    @eqx.filter_jit
+    def objective(model):
+        keys = jax.random.split(KEY, 20)
+        return -jax.lax.map(lambda k: Collapsed(4).loss(model, Progress.start(rows), k, rows)[0], keys).mean()
+
+    def at(value):
+        return eqx.tree_at(
+            lambda m: (m.likelihood, m.layers[0].noise),
+            model,
+            (Gaussian(Positive(np.array([value]))), Positive(np.array(0.1))),
+        )
+
+    values = [float(objective(at(value))) for value in (0.001, 0.01, 0.1, 0.5, 1.0, 2.0)]
+    assert np.argmax(values) == 4
+    assert values[4] < -1.3  # and no more is explained than there is
 
 
 def test_sites_of_gaussian_noise_have_the_sums_of_the_closed_form():

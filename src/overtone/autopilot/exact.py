@@ -17,6 +17,7 @@ from overtone.gp.features import InducingPoints
 from overtone.gp.kernels import Linear
 from overtone.gp.layers import Layer
 from overtone.gp.likelihoods import Gaussian
+from overtone.gp.maps import Affine
 from overtone.gp.model import DeepGP
 from overtone.inference.evidence import Evidence, LogNormal, named, with_variances_times
 from overtone.inference.loop import Fitted
@@ -43,7 +44,8 @@ def exact_model(plan: Plan, rows: Rows, noise: float) -> DeepGP:
     """Return the model before training, with an inducing point at each row."""
     num_inputs = rows.X.shape[1]
     kernel = part(KERNELS, str(plan.exact_kernel))(1.0, EXACT.lengthscale * num_inputs**0.5) + Linear(1 / num_inputs)
-    layer = Layer(kernel, InducingPoints(Fixed(rows.X)))
+    scaling = Affine(np.zeros(num_inputs), np.ones(num_inputs))  # inputs of all rows are scaled already
+    layer = Layer(kernel, InducingPoints(Fixed(rows.X)), scaling=scaling)
     return DeepGP([layer], Gaussian(noise)).initialised(*rows, seed=plan.seed, dtype="float64")
 
 

@@ -57,7 +57,8 @@ class AbstractStationary(AbstractKernel):
     lengthscale: Param = LENGTHSCALE
 
     @abstractmethod
-    def profile(self, r: Float[Array, ""]) -> Float[Array, ""]: ...
+    def profile(self, r: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        """Return the correlation at each of some distances."""
 
     @abstractmethod
     def frequencies(self, key: PRNGKeyArray, shape: tuple[int, int]) -> Float[Array, "K D"]:
@@ -289,6 +290,6 @@ def _terms(kernel: Any, kind: Any) -> tuple[AbstractKernel, ...]:
     return kernel.parts if isinstance(kernel, kind) else (kernel,)
 
 
-def _root(squared: Float[Array, ""]) -> Float[Array, ""]:
+def _root(squared: Float[Array, "*S"]) -> Float[Array, "*S"]:
     """Return the square root, with a derivative at 0 that is large but finite: a profile's own limit there is 0."""
     return jnp.sqrt(jnp.maximum(squared, jnp.finfo(squared.dtype).tiny))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.gp.features.base import AbstractInducingFeatures
-from overtone.gp.kernels import AbstractStationary
+from overtone.gp.kernels import AbstractKernel, AbstractStationary, Linear, Sum
 from overtone.gp.layers import AbstractLayer, Layer, SumOfLayers
 from overtone.gp.model import DeepGP
 from overtone.numerics.linalg import Identity
@@ -42,6 +42,50 @@ class RandomWaves(AbstractInducingFeatures):
         phase = self.frequencies @ X.T
         scale = jnp.sqrt(kernel.variance / len(self.frequencies))
         return scale * jnp.concatenate([jnp.cos(phase), jnp.sin(phase)])
+
+
+class Lines(AbstractInducingFeatures):
+    """sqrt(variance_d) (x_d - 1/2), the finitely many functions of a linear kernel."""
+
+    num_dims: int = eqx.field(static=True)
+
+    @property
+    def num_features(self):
+        return self.num_dims
+
+    def Kuu(self, kernel):
+        return Identity(self.num_dims)
+
+    def Kuf(self, kernel: Any, X):
+        return (jnp.sqrt(kernel.variance) * (X - 0.5)).T
+
+
+class SumOfBases(AbstractInducingFeatures):
+    """The functions of all parts of a sum of kernels."""
+
+    parts: tuple[AbstractInducingFeatures, ...]
+
+    @property
+    def num_features(self):
+        return sum(part.num_features for part in self.parts)
+
+    def Kuu(self, kernel):
+        return Identity(self.num_features)
+
+    def Kuf(self, kernel: Any, X):
+        return jnp.concatenate([part.Kuf(k, X) for part, k in zip(self.parts, kernel.parts, strict=True)])
+
+
+def random_basis(kernel: AbstractKernel, key: PRNGKeyArray, num_dims: int) -> AbstractInducingFeatures:
+    """Return functions phi with E[phi(x)^T phi(y)] = k(x, y)."""
+    if isinstance(kernel, AbstractStationary):
+        return RandomWaves(kernel.frequencies(key, (WAVES, num_dims)))
+    if isinstance(kernel, Linear):
+        return Lines(num_dims)
+    if isinstance(kernel, Sum):
+        keys = jax.random.split(key, len(kernel.parts))
+        return SumOfBases(tuple(random_basis(part, k, num_dims) for part, k in zip(kernel.parts, keys, strict=True)))
+    raise TypeError(f"functions of a {type(kernel).__name__} kernel need features that have finer ones.")
 
 
 class LayerPath(eqx.Module):
@@ -91,10 +135,7 @@ def _draw_path(layer: Layer, key: PRNGKeyArray, prior: bool) -> LayerPath:
     features, kernel, num_outputs = layer.features, layer.kernel, layer.num_outputs
     basis = finer = features.finer()
     if basis is None:
-        if not isinstance(kernel, AbstractStationary):
-            raise TypeError(f"functions of a {type(kernel).__name__} kernel need features that have finer ones.")
-        dims = features.functionals(lambda X: X.T).shape[1]
-        basis = RandomWaves(kernel.frequencies(basis_key, (WAVES, dims)))
+        basis = random_basis(kernel, basis_key, features.functionals(lambda X: X.T).shape[1])
     w = jax.random.normal(w_key, (num_outputs, basis.num_features), layer.q.mean.dtype)
     if finer is not None:
         of_w = features.from_finer(kernel, finer, w)
