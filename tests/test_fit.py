@@ -11,7 +11,7 @@ import pytest
 
 from overtone.inference.batches import Batches
 from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
-from overtone.inference.checkpoints import Checkpoint, digest
+from overtone.inference.checkpoints import Checkpoint, CheckpointWarning, digest
 from overtone.inference.loop import DivergedWarning, fit
 from overtone.inference.objective import AbstractObjective
 from overtone.inference.packing import Packing
@@ -449,6 +449,17 @@ def test_a_run_that_was_stopped_goes_on_too(tmp_path):
     stopped = watched(tmp_path, turns, StopWhen(lambda: len(turns.ends) == 4))
     assert "stopped at step 80" in stopped.history.message
     assert_same(watched(tmp_path), watched(None))
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setenv("OVERTONE_CHECKPOINT_SECONDS", "0")
+    monkeypatch.setattr("overtone.storage.files.replace_file", full)
+    with pytest.warns(CheckpointWarning, match=r"cannot be written \(No space left on device\); training goes on"):
+        result = watched(tmp_path, steps=60)
+    assert len(result.history.loss) > 20
 
 
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):

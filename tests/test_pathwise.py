@@ -49,6 +49,7 @@ CASES = {
     "pinned, smoother": ("vff", {"kernel": "matern52"}),
     "paper": ("vff", {"preset": "paper"}),
     "points": ("svgp", {}),
+    "sum": ("svgp", {}),  # of a stationary kernel and straight lines
 }
 
 
@@ -57,6 +58,9 @@ CASES = {
 def test_covariances_of_draws_are_those_of_the_process(name):
     method, settings = CASES[name]
     model = shallow(method, **settings)
+    if name == "sum":
+        kernel = model.layers[0].kernel + Linear(jnp.asarray(2.0))
+        model = eqx.tree_at(lambda m: m.layers[0].kernel, model, kernel)
     layer = model.layers[0]
     K, A, mean, var = map(np.asarray, exact(layer, jnp.asarray(AT)))
     within = 5 * np.diag(K).max() * (2 / NUM) ** 0.5  # standard errors
@@ -105,8 +109,8 @@ def test_random_waves_have_the_kernel_as_their_mean(kind):
 
 
 def test_kernels_without_finer_features_and_without_waves_are_refused():
-    model = unwrap(DeepGP([Layer(Linear(), InducingPoints(3))], Gaussian()).initialised(X, Y))
-    with pytest.raises(TypeError, match="functions of a Linear kernel need features that have finer ones"):
+    model = unwrap(DeepGP([Layer(Linear() * Matern32(), InducingPoints(3))], Gaussian()).initialised(X, Y))
+    with pytest.raises(TypeError, match="functions of a Product kernel need features that have finer ones"):
         draw_paths(model, jax.random.key(0), 2, False)
 
 

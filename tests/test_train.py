@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 from overtone.autopilot.build import build, deepened, objective
-from overtone.autopilot.plan import TooFewFrequenciesWarning
 from overtone.autopilot.policies import FINE, OBJECTIVE
+from overtone.autopilot.spectrum import TooFewFrequenciesWarning
 from overtone.autopilot.train import Parts, held_out_density, hold_out, train, with_tested_noise
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.gp.maps import standardise
 from overtone.gp.model import elbo, layer_marginals
 from overtone.inference.natural import NaturalGradient, OutputMemory
 from overtone.inference.objective import KLWeights, Rows
-from overtone.inference.predictions import predict
 from overtone.inference.sites import site_sums
 from overtone.numerics.params import unwrap
 from overtone.sklearn import DeepGPRegressor
@@ -51,9 +50,40 @@ def test_a_table_gets_two_layers_natural_gradients_and_flexible_noise():
     assert wide.num_inducing < 10
 
 
+def test_a_small_table_starts_with_an_exact_process_unless_a_certain_model_is_asked_for():
+    X, y = TABLE[:400], TABLE[:400, :1]
+    plan = planned(X, y)
+    assert (plan.exact_kernel, plan.depths, plan.held_out) == ("matern52", (1,), 0)
+    timed = planned(X, y, max_time=60.0)
+    assert (timed.depths, timed.held_out, timed.output, timed.likelihood) == ((1, 2), 80, "natural", "flexible")
+    assert planned(X, y, kernel="matern32").exact_kernel == "matern32"
+    for asked in (
+        {"n_layers": 2},
+        {"n_inducing": 5},
+        {"output": "adam"},
+        {"preset": "paper"},
+        {"likelihood": "student-t"},
+    ):
+        assert planned(X, y, **asked).exact_kernel is None
+    assert planned(X, np.where(np.arange(400)[:, None] == 3, np.nan, y)).exact_kernel is None
+    assert planned(TABLE, TABLE[:, :1]).exact_kernel is None
+    assert planned(X, y, n_inducing=5).likelihood == "flexible"  # which 80 rows test
+    assert planned(X[:200], y[:200], n_inducing=5).likelihood == "gaussian"  # nothing tests more
+
+
+def test_frequencies_are_counted_on_the_interval_that_carries_them():
+    """Cycles over the data: on [-2, 3] they need five times the frequencies."""
+    tight = planned(SERIES, WAVES, kernel="matern32")
+    wide = planned(SERIES, WAVES, preset="paper", kernel="matern32")
+    asked = planned(SERIES, WAVES, kernel="matern32", interval=(-0.5, 1.5))
+    assert wide.num_inducing >= 5 * 40
+    assert asked.num_inducing >= 1.9 * 40
+    assert tight.num_inducing < 80
+
+
 @pytest.mark.parametrize(("inputs", "units"), [(2, 8), (4, 16), (5, 16), (7, 13), (9, 10), (30, 10)])
 def test_hidden_layers_have_as_many_units_as_can_have_full_covariances(inputs, units):
-    X, y = RNG.uniform(size=(300, inputs)), TABLE[:300, :1]
+    X, y = RNG.uniform(size=(3000, inputs)), TABLE[:, :1]
     plan = planned(X, y)
     assert plan.hidden_width == units
     assert plan.covariance == ("block" if (2 * inputs + 1) * units <= 200 else "mean-field")
@@ -164,16 +194,22 @@ def test_flexible_noise_finds_two_branches_where_one_gaussian_cannot():
     assert density["flexible"] > density["gaussian"] + 0.5
 
 
-def test_so_many_rows_are_not_gone_through_again(monkeypatch):
-    """A time limit must hold for millions of rows too: there, q(v) is the one that natural gradients followed."""
-    monkeypatch.setattr("overtone.inference.natural.with_output_from_rows", None)
+def test_of_very_many_rows_a_part_is_gone_through_and_counts_for_no_more_than_it_is():
+    """The mean is then within a few of q's own standard deviations of the best one, which knows all rows."""
     X, y = (part.astype(np.float32) for part in (TABLE, standardise(TABLE[:, :1] ** 2)(TABLE[:, :1] ** 2)))
-    plan = planned(X, y, "vff", output="natural", max_steps=200, n_inducing=4)
-    parts = Parts(objective=lambda plan: NaturalGradient(plan.num_samples, finish_rows=2000))
-    model, _ = train(plan, X, y, parts=parts)
-    assert np.mean((predict(model, X, key=KEY).mean() - y) ** 2) < 0.05
-    with pytest.raises(TypeError):  # all rows would be gone through, had it been few
-        train(plan, X[:500], y[:500], parts=parts)
+    y = y + RNG.standard_normal(y.shape).astype(np.float32)
+    plan = planned(X, y, "vff", output="natural", likelihood="gaussian", max_steps=60, n_inducing=4)
+
+    def trained(finish_rows):
+        parts = Parts(objective=lambda plan: NaturalGradient(plan.num_samples, finish_rows=finish_rows))
+        return train(plan, X, y, parts=parts)[0]
+
+    whole, part = trained(10_000), trained(300)
+    with jax.enable_x64(True):
+        layers = [unwrap(model).output for model in (part, whole)]
+        (mean, var), (best, least) = (map(np.asarray, eqx.filter_jit(layer)(jnp.asarray(X))) for layer in layers)
+    assert np.mean(var) > 3 * np.mean(least)
+    assert np.mean((mean - best) ** 2 / var) < 2
 
 
 def test_a_time_limit_includes_the_whole_fit_and_config_says_what_was_chosen():

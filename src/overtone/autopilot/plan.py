@@ -4,8 +4,8 @@ Every decision is made here, once, before anything is compiled. Its thresholds a
 the sentence that explains it is in `Plan.reasons`.
 """
 
-import warnings
 from itertools import product
+from math import ceil
 
 import numpy as np
 
@@ -25,17 +25,13 @@ from overtone.autopilot.policies import (
     WIDTH,
 )
 from overtone.autopilot.record import Plan
-from overtone.autopilot.spectrum import Start, frequencies, noise_of_repeats, noise_of_series, start_of_series
+from overtone.autopilot.spectrum import Start, frequencies, start_noise, start_of_series, warn_if_far_too_few
 
 # Settings that ask for a certain model. With all of them left open, a small table starts with an exact GP.
 STRUCTURE = (
     *("method", "n_layers", "n_inducing", "features", "hidden_width", "n_projections", "fine_inputs"),
     *("covariance", "band_limited", "output", "interval"),
 )
-
-
-class TooFewFrequenciesWarning(UserWarning):
-    """The model cannot follow the waves of its target."""
 
 
 def plan(config: Config, X: np.ndarray, y: np.ndarray) -> Plan:
@@ -88,7 +84,7 @@ class _Planner:
             fine_inputs=self.decide_fine_inputs(depths),
             band_limited=band_limited,
             likelihood=likelihood,
-            noise=self.start_noise(start),
+            noise=start_noise(self.X[:, 0], self.targets, start) if self.series else START.noise,
             output=output,
             kl_anneal_steps=OBJECTIVE.anneal_steps if output == "natural" else 0,
             kl_addends=FINE.kl_weight if output == "natural" else 1.0,
@@ -120,7 +116,7 @@ class _Planner:
             self.num_inducing = min(FREQUENCIES.points, self.num_rows)
             self.reasons["n_inducing"] = f"{self.num_inducing} points are usual, and no more than there are rows."
         elif asked == "auto":
-            wanted = frequencies(self.X, self.targets)
+            wanted = self.wanted_frequencies()
             most = FREQUENCIES.max_features if self.series else self.affordable_frequencies(most_layers)
             self.num_inducing = max(FREQUENCIES.min_frequencies, min(wanted, most))
             if self.features == "bsplines":  # two for each wave, and some beyond the ends
@@ -131,7 +127,13 @@ class _Planner:
             )
         else:
             self.num_inducing = int(asked)
-            self.warn_if_far_too_few()
+            if self.series and not self.points:
+                warn_if_far_too_few(self.num_inducing, self.wanted_frequencies())
+
+    def wanted_frequencies(self) -> int:
+        """Return the frequencies that the target's spectrum asks for, on the interval that carries them."""
+        a, b = self.config.interval or ((-2.0, 3.0) if self.features == "fourier" else (0.0, 1.0))
+        return ceil((b - a) * frequencies(self.X, self.targets))
 
     def grow_series(self) -> None:
         """Take more frequencies, and a smoother kernel, where the bound of a series says that they are worth it."""
@@ -145,18 +147,6 @@ class _Planner:
                 best, self.num_inducing, self.kernel = start.bound, tried, kernel
         if best > -np.inf and free:
             self.reasons["kernel"] = f"{self.kernel} explains the spectrum of the series best."
-
-    def warn_if_far_too_few(self) -> None:
-        if self.points or not self.series:
-            return
-        wanted = frequencies(self.X, self.targets)
-        if FREQUENCIES.far_too_few * self.num_inducing < wanted:
-            warnings.warn(
-                f"n_inducing={self.num_inducing} frequencies are far too few for this series, whose waves ask for "
-                f"about {wanted}; use n_inducing='auto', or more of them.",
-                TooFewFrequenciesWarning,
-                stacklevel=7,
-            )
 
     def decide_exact(self) -> str | None:
         """Decide whether a table starts with an exact GP, and with which kernel."""
@@ -244,15 +234,6 @@ class _Planner:
         if not self.series or not self.pinned:
             return None
         return start_of_series(self.X[:, 0], self.targets, part(KERNELS, kernel).order, num, band_limited)
-
-    def start_noise(self, start: Start | None) -> float:
-        if not self.series:
-            return START.noise
-        repeated = max(noise_of_repeats(self.X[:, 0], target) for target in self.targets.T)
-        if start:
-            return max(start.noise, repeated)
-        between = max(noise_of_series(self.X[:, 0], target) for target in self.targets.T)
-        return max(repeated, min(START.noise, between) or START.noise, START.least_noise)
 
     def decide_band_limit(self, depths: tuple[int, ...]) -> bool:
         if self.config.band_limited != "auto":

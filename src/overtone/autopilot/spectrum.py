@@ -5,13 +5,14 @@ over all frequencies. Among several inputs, where neighbours along one differ in
 periodogram asks for each input alone whether waves of a frequency explain more than noise would.
 """
 
+import warnings
 from math import comb
 from typing import NamedTuple
 
 import numpy as np
 from scipy.signal import lombscargle
 
-from overtone.autopilot.policies import SPECTRUM, START
+from overtone.autopilot.policies import FREQUENCIES, SPECTRUM, START
 
 
 def frequencies(X: np.ndarray, Y: np.ndarray) -> int:
@@ -41,6 +42,10 @@ def matern_density(w: np.ndarray, lengthscale: float, order: int) -> np.ndarray:
     """Return the spectral density of a Matern of variance 1 and smoothness nu = order + 1/2, in double precision."""
     rate = (2 * order + 1) ** 0.5 / lengthscale
     return 2 * 4**order / comb(2 * order, order) / rate * (1 + (w / rate) ** 2) ** -(order + 1)
+
+
+class TooFewFrequenciesWarning(UserWarning):
+    """The model cannot follow the waves of its target."""
 
 
 class Start(NamedTuple):
@@ -80,6 +85,26 @@ def start_of_series(x: np.ndarray, Y: np.ndarray, order: int, num: int, band_lim
         if best is None or bound[i, j] > best.bound:
             best = Start(float(bound[i, j]), float(lengthscale), float(variances[i]), float(noises[j]))
     return best
+
+
+def start_noise(x: np.ndarray, Y: np.ndarray, start: Start | None) -> float:
+    """Return the noise variance that a series starts from: at least what rows of the same x differ by."""
+    repeated = max(noise_of_repeats(x, y) for y in Y.T)
+    if start:
+        return max(start.noise, repeated)
+    between = max(noise_of_series(x, y) for y in Y.T)
+    return max(repeated, min(START.noise, between) or START.noise, START.least_noise)
+
+
+def warn_if_far_too_few(num: int, wanted: int) -> None:
+    """Warn if there are many times fewer frequencies than the spectrum asks for."""
+    if FREQUENCIES.far_too_few * num < wanted:
+        warnings.warn(
+            f"n_inducing={num} frequencies are far too few for this series, whose waves ask for about {wanted}; use "
+            f"n_inducing='auto', or more of them.",
+            TooFewFrequenciesWarning,
+            stacklevel=8,
+        )
 
 
 def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.output_layer import output_sums
 from overtone.inference.predictions import bound, log_density, over_rows
 from overtone.inference.schedules import planned_adam
-from overtone.numerics.compiling import with_one_blas_thread
+from overtone.numerics.compiling import one_blas_thread
 from overtone.numerics.params import unwrap
 from overtone.version import __version__
 
@@ -58,7 +58,6 @@ class Stage(NamedTuple):
     history: History
 
 
-@with_one_blas_thread
 def train(
     plan: Plan,
     X: np.ndarray,
@@ -67,7 +66,10 @@ def train(
     parts: Parts = Parts(),  # noqa: B008
 ) -> tuple[DeepGP, History]:
     """Build the model of a plan and fit it to X (N, D) and y (N, Q), standardised if they are numbers with units."""
-    with jax.enable_x64(True):  # only for what asks for it: the model and the rows keep the plan's precision
+    with (
+        jax.enable_x64(True),
+        one_blas_thread(),
+    ):  # only for what asks for it: the model and the rows keep the plan's precision
         stages, share = _Stages(plan, X, y, run, parts), DEPTH.shallow_share
         if plan.exact_kernel:
             stage = stages.train_exact()

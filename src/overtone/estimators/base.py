@@ -23,7 +23,12 @@ from overtone.gp import diagnostics
 from overtone.gp.maps import Affine, unit_interval
 from overtone.inference import predictions
 from overtone.inference.loop import History
-from overtone.numerics.compiling import forget_programs_if_many, keep_compiled_programs, quickly_compiled
+from overtone.numerics.compiling import (
+    forget_programs_if_many,
+    keep_compiled_programs,
+    one_blas_thread,
+    quickly_compiled,
+)
 from overtone.storage import files
 from overtone.storage.structure import described, rebuilt
 from overtone.tables.gaps import count_missing, filled, missing_values_message, with_missing_rows
@@ -166,13 +171,13 @@ class DeepGPEstimator(BaseEstimator):
     def _diagnose(self, compute: Callable, X) -> list[float]:
         Z, gaps = self._inputs(X)
         Z = Z[~gaps][:DIAGNOSED_ROWS]
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), one_blas_thread():
             key = jax.random.key(self.config_.random_state)
             return [float(share) for share in quickly_compiled(compute)(self.model_, key, jnp.asarray(Z))]
 
     def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), one_blas_thread():
             key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
             draws = num_samples if self.model_.hidden_widths else 1
             parts = predictions.over_rows(partial(compute, self.model_, key, num_samples), Z, *others, draws=draws)
@@ -187,7 +192,7 @@ class DeepGPEstimator(BaseEstimator):
     def _draws(self, X, n_samples: int, random_state: Any, offset: np.ndarray) -> np.ndarray:
         """Return draws of the targets (draws, N, P), in the model's units."""
         Z, gaps = self._inputs(X)
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), one_blas_thread():
             key = jax.random.key(seed_of(random_state))
             return with_missing_rows(predictions.observations(self.model_, key, n_samples, Z, offset), gaps)
 
@@ -250,7 +255,7 @@ class DeepGPEstimator(BaseEstimator):
         model.target_, (model.exposed_, model.exposure_) = about["target"], about["exposure"]
         model.encoder_ = about["encoder"] and encoding().Encoder.from_json(tuples(about["encoder"]))
         model._restore_targets(arrays, about)
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), one_blas_thread():
             model.model_ = rebuilt(about["structure"], arrays)
         return model
 

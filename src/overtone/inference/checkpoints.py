@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
@@ -15,6 +16,10 @@ from overtone.storage import files
 
 SECONDS_BETWEEN = 5.0  # OVERTONE_CHECKPOINT_SECONDS is another number
 PLAIN = ("step", "steps", "most_steps", "factor", "scores")  # of a training, as JSON
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written."""
 
 
 class Checkpoint(Callback):
@@ -69,7 +74,11 @@ class Checkpoint(Callback):
         trees, about = self._known(training)
         arrays = {name: array for prefix, tree in trees.items() for name, array in files.leaves(tree, prefix).items()}
         arrays["losses"] = np.concatenate(training.losses)
-        files.write(self.path, "checkpoint", arrays, {**about, "identity": self.identity})
+        try:
+            files.write(self.path, "checkpoint", arrays, {**about, "identity": self.identity})
+        except OSError as error:  # a full disk, say: training is worth more than its checkpoint
+            reason = f"{self.path}: this checkpoint cannot be written ({error.strerror or error}); training goes on."
+            warnings.warn(reason, CheckpointWarning, stacklevel=2)
         self.last = perf_counter()
 
 

@@ -43,7 +43,7 @@ class Collapsed(AbstractObjective):
         model, (X, y) = unwrap(model), batch
         num_samples = max(2, self.num_samples) if model.hidden_widths else 1
         inputs = model.propagate(model.draw_noise(key, num_samples, X.shape[0]), X)[-1][0]
-        kl = self.kl.hidden(model, state.step, X.dtype)
+        kl = self.kl.hidden(model, state, X.dtype)
         return (kl - collapsed_fit(model, inputs, y)) / state.num_data, state.next()
 
     def finish(self, model, state, key, data=None):

@@ -21,7 +21,7 @@ from jaxtyping import Array, PRNGKeyArray
 from overtone.inference.batches import Batches
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.packing import Packing
-from overtone.numerics.compiling import compiled, with_one_blas_thread
+from overtone.numerics.compiling import compiled, one_blas_thread
 from overtone.numerics.params import trainable
 
 CHUNK_STEPS = 100  # in a turn, at most
@@ -53,7 +53,6 @@ class Fitted(NamedTuple):
     history: History
 
 
-@with_one_blas_thread
 def fit(
     model: Any,
     objective: AbstractObjective,
@@ -74,7 +73,7 @@ def fit(
     every number by itself, which makes the loop quicker to compile. With `finish=False` the model is left as the steps
     made it.
     """
-    with jax.enable_x64(True):  # only for what asks for it: models and rows keep their own precision
+    with jax.enable_x64(True), one_blas_thread():  # only for what asks for it: models and rows keep their own precision
         training = Training(model, objective, data, key, optim, steps, batch_size, callbacks, elementwise)
         for callback in callbacks:
             callback.start(training)
@@ -113,12 +112,12 @@ class Training:
     def __init__(self, model, objective, data, key, optim, steps, batch_size, callbacks, elementwise):
         self.began, self.objective, self.key, self.callbacks = perf_counter(), objective, key, callbacks
         self.data = rows_of(model, data)
-        model, self.first_objective_state = objective.init(model, self.data)
+        model, first_state = objective.init(model, self.data)
         params, self.static = eqx.partition(model, trainable(model))
         self.packing, self.optim = Packing(params, elementwise), _with_extra_args(optim)
-        self.init_optim = jax.jit(self.optim.init)
-        self.good = self.packing.pack(params)  # the last parameters that are known to have a finite loss
-        self.state = self.start_from(self.good)
+        packed = self.packing.pack(params)
+        self.state = packed, jax.jit(self.optim.init)(packed), first_state
+        self.good = self.state  # the last one that is known to have a finite loss
         size = len(self.data.X) if objective.full_batch or batch_size is None else batch_size
         self.batches = Batches(*self.data, batch_size=size, seed=int(jax.random.key_data(key)[-1]))
         self.step, self.steps, self.most_steps, self.factor = 0, steps, steps, 1.0
@@ -127,10 +126,6 @@ class Training:
         self.scores: list[tuple[int, float]] = []
         self.message, self.diverged, self.pace = "", False, 0.0
         self.kept: Any = None
-
-    def start_from(self, packed: Any) -> Any:
-        """Return the state of a training that starts from these parameters."""
-        return packed, self.init_optim(packed), self.first_objective_state
 
     @property
     def goes_on(self) -> bool:
@@ -162,13 +157,13 @@ class Training:
         if not probe:
             self.losses.append(losses[:count])
             self.step, self.pace = self.step + count, (perf_counter() - began) / count
-            self.good = self.state[0] if np.isfinite(losses[0]) else self.good
+            self.good = self.state if np.isfinite(losses[0]) else self.good
             self.state = state
         if self.diverged:
-            self.state = self.start_from(self.good)
+            self.state = self.good
 
     def check_last_step(self) -> None:
-        """Go back to the last good parameters if the last step led where there is no finite loss."""
+        """Go back to the last good state if the last step led where there is no finite loss."""
         if self.losses and not self.diverged and self.kept is None:
             self.advance(probe=True)
 
@@ -207,7 +202,8 @@ def _run(
     def one_step(carried):
         i, losses, (packed, optim_state, objective_state), _ = carried
         batch = Rows(*(jax.lax.dynamic_index_in_dim(part, i, keepdims=False) for part in batches))
-        given = objective_state, jax.random.fold_in(key, first + i), batch
+        told_state = objective.told(objective_state, steps.astype(jnp.int32))
+        given = told_state, jax.random.fold_in(key, first + i), batch
         model = eqx.combine(packing.unpack(packed), static)
         (value, objective_state), gradient = value_and_gradient(model, *given)
         gradient = packing.pack(eqx.filter(gradient, trainable(model)))

@@ -18,6 +18,8 @@ from overtone.gp.likelihoods.base import AbstractLikelihood, expected_log_prob
 from overtone.gp.model import DeepGP
 from overtone.numerics.params import unwrap
 
+MANY_STEPS = 10**9  # planned, until the loop says how many there are
+
 
 class Rows(NamedTuple):
     """Inputs (N, D) and targets (N, Q): all rows, or those of a batch."""
@@ -39,6 +41,10 @@ class AbstractObjective(eqx.Module):
     def loss(self, model: Any, state: Any, key: PRNGKeyArray, batch: Rows) -> tuple[Float[Array, ""], Any]:
         """Return minus the objective per row, and the next state."""
 
+    def told(self, state: Any, steps: Array) -> Any:
+        """Return the state with the number of steps that are planned, where it has a place for it."""
+        return eqx.tree_at(lambda s: s.planned, state, steps) if hasattr(state, "planned") else state
+
     def finish(self, model: Any, state: Any, key: PRNGKeyArray, data: Rows | None = None) -> Any:
         """Return the trained model with what these rows, or the state alone, say in closed form."""
         return model
@@ -47,31 +53,36 @@ class AbstractObjective(eqx.Module):
 class KLWeights(eqx.Module):
     """How much the divergence of hidden layers counts: from nothing to whole over some steps, addends less.
 
-    With other weights than 1 the objective bounds no evidence.
+    These are `anneal_steps`, but at most a share of all steps that are planned. With other weights than 1 the
+    objective bounds no evidence.
     """
 
     anneal_steps: int = eqx.field(static=True, default=0)
     addends: float = eqx.field(static=True, default=1.0)  # of the further layers of a sum of layers
+    anneal_share: float = eqx.field(static=True, default=0.2)
 
-    def hidden(self, model: DeepGP, step: Any, dtype: Any) -> Float[Array, ""]:
-        """Return the weighted divergence of the hidden layers of an unwrapped model."""
+    def hidden(self, model: DeepGP, state: Any, dtype: Any) -> Float[Array, ""]:
+        """Return the weighted divergence of the hidden layers of an unwrapped model, in a state with its `step`."""
         kl = sum((layer.kl(self.addends) for layer in model.layers[:-1]), start=jnp.zeros((), dtype))
-        return kl * jnp.minimum(1, step / self.anneal_steps).astype(dtype) if self.anneal_steps else kl
+        if not self.anneal_steps:
+            return kl
+        steps = jnp.minimum(self.anneal_steps, self.anneal_share * state.planned)
+        return kl * jnp.minimum(1, state.step / steps).astype(dtype)
 
 
 class Progress(eqx.Module):
-    """The step, and the number of rows that batches stand for."""
+    """The step, the number of rows that batches stand for, and the number of steps that are planned."""
 
     step: Array
     num_data: Array
+    planned: Array | np.ndarray = eqx.field(default_factory=lambda: np.asarray(MANY_STEPS, np.int32))
 
     @staticmethod
     def start(data: Rows) -> "Progress":
-        dtype = data.X.dtype
-        return Progress(*map(jax.device_put, (np.zeros((), np.int32), np.asarray(len(data.X), dtype))))
+        return Progress(*map(jax.device_put, (np.zeros((), np.int32), np.asarray(len(data.X), data.X.dtype))))
 
     def next(self) -> "Progress":
-        return Progress(self.step + 1, self.num_data)
+        return Progress(self.step + 1, self.num_data, self.planned)
 
 
 class AbstractDrawn(AbstractObjective):
@@ -92,7 +103,7 @@ class AbstractDrawn(AbstractObjective):
         model, (X, y) = unwrap(model), batch
         inputs, mean, var = model.propagate(model.draw_noise(key, self.num_samples, X.shape[0]), X)[-1]
         fit = jnp.sum(self.fit(model.likelihood_at(inputs), y, mean, var)) / X.shape[0]
-        kl = self.kl.hidden(model, state.step, X.dtype) + model.layers[-1].kl() + model.likelihood.kl()
+        kl = self.kl.hidden(model, state, X.dtype) + model.layers[-1].kl() + model.likelihood.kl()
         return kl / state.num_data - fit, state.next()
 
 

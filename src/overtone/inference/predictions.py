@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 from overtone.gp import model as deep
 from overtone.gp.model import DeepGP, columns
 from overtone.gp.pathwise import draw_paths, follow
-from overtone.numerics.compiling import quickly_compiled, with_one_blas_thread
+from overtone.numerics.compiling import one_blas_thread, quickly_compiled
 from overtone.numerics.params import unwrap
 
 CHUNK_ROWS, CHUNK_PRODUCTS = (
@@ -30,7 +30,7 @@ def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int = 64, 
     Its methods (mean, std, cdf, quantile, log_prob and so on) return arrays of shape (N, P). An offset (N, 1) is added
     to the functions, such as the log of an exposure.
     """
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         X = np.asarray(X, dtype_of(model))
         offset = np.broadcast_to(np.asarray(offset, X.dtype), (len(X), 1))
         draws = num_samples if model.hidden_widths else 1
@@ -43,10 +43,9 @@ def _predict(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
     return deep.predict(model, key, X, num_samples=num_samples, offset=offset)
 
 
-@with_one_blas_thread
 def elbo(model: DeepGP, data: tuple[Any, Any], *, key: PRNGKeyArray, num_samples: int = 64) -> float:
     """Return the evidence lower bound of all rows (X, y), by fresh draws of the hidden layers."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         dtype = dtype_of(model)
         X, y = np.asarray(data[0], dtype), columns(data[1]).astype(dtype)
         return float(bound(model, key, num_samples, X, y))
@@ -69,14 +68,13 @@ class Functions(eqx.Module):
             expected, values = quickly_compiled(follow)(self.model, self.paths, X)
             return expected, *values
 
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), one_blas_thread():
             return over_rows(compute, np.asarray(X, dtype_of(self.model)))
 
 
-@with_one_blas_thread
 def sample_functions(model: DeepGP, num: int, *, key: PRNGKeyArray, prior: bool = False) -> Functions:
     """Return draws of whole functions from the posterior, or from the prior."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         return Functions(model, quickly_compiled(draw_paths)(model, key, num, prior))
 
 
@@ -85,7 +83,6 @@ def dtype_of(model: DeepGP) -> Any:
     return unwrap(model.output.q).mean.dtype
 
 
-@with_one_blas_thread
 def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) -> Any:
     """Return compute(*arrays), a tree of arrays (..., N, P) of so many draws of hidden layers, by chunks of rows."""
     rows, parts = max(1, min(CHUNK_ROWS, CHUNK_PRODUCTS // draws)), []

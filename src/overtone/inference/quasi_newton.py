@@ -14,13 +14,12 @@ from scipy.optimize import minimize
 
 from overtone.inference.loop import Fitted, History, rows_of
 from overtone.inference.objective import AbstractObjective
-from overtone.numerics.compiling import compiled, with_one_blas_thread
+from overtone.numerics.compiling import compiled, one_blas_thread
 from overtone.numerics.params import trainable
 
 NO_VALUE = 1e10  # of the loss where it is not finite: SciPy's line search steps back from it
 
 
-@with_one_blas_thread
 def fit_quasi_newton(
     model: Any,
     objective: AbstractObjective,
@@ -35,7 +34,7 @@ def fit_quasi_newton(
     It is for deterministic objectives of few parameters, such as `Evidence` and one layer of `Collapsed`. The model is
     finished in closed form.
     """
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         began, losses, rows = perf_counter(), [], rows_of(model, data)
         model, state = objective.init(model, rows)
         params, static = eqx.partition(model, trainable(model))

@@ -3,15 +3,14 @@
 import gc
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import equinox as eqx
 import jax
 from threadpoolctl import ThreadpoolController
-
-F = TypeVar("F", bound=Callable)
 
 # Settings that measured better on a CPU: XLA's older code generator for fused elementwise loops (steps of small models
 # take two thirds of the time, and compilation three quarters), and its library for matrix products alone, not for sums.
@@ -53,18 +52,12 @@ def _is_known(option: str, value: Any) -> bool:
     return True
 
 
-def with_one_blas_thread(function: F) -> F:
-    """Return a function during which OpenBLAS, whose LAPACK is JAX's, has one thread in this process.
+def one_blas_thread() -> AbstractContextManager:
+    """Return a context in which OpenBLAS, whose LAPACK is JAX's, has one thread in this process.
 
     Its own threads wait for those of XLA and of other processes: fits of small tables would take 4 to 13 times as long.
     """
-
-    @wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        with _blas().limit(limits=1, user_api="blas"):
-            return function(*arguments, **named)
-
-    return cast(F, call)
+    return _blas().limit(limits=1, user_api="blas")
 
 
 @lru_cache(maxsize=1)

@@ -83,11 +83,11 @@ class Heteroscedastic(AbstractNoise):
         return f + jnp.sqrt(self._noise(h)) * jax.random.normal(key, f.shape, f.dtype)
 
     def expected_log_prob(self, y, mean, var):
-        """E[1/noise] = exp(-base - mean_h + var_h / 2), E[log noise] = base + mean_h."""
+        """Integrate over f in closed form, over h at the nodes of a rule."""
         (mean, h), (var, var_h) = (jnp.split(part, 2, axis=-1) for part in (mean, var))
-        log_noise = self.base + h
-        squares = (y - mean) ** 2 + var
-        return -0.5 * (jnp.log(2 * jnp.pi) + log_noise + squares * jnp.exp(0.5 * var_h - log_noise))
+        h, log_weights = at_nodes(h, var_h, False)
+        values = log_normal(y, mean, self._noise(h)) - 0.5 * var / self._noise(h)
+        return jnp.sum(jnp.exp(log_weights) * values, axis=0)
 
     def components(self, mean, var, num_nodes: int = 5):
         """Integrate over f in closed form, over h at the nodes of a rule."""
