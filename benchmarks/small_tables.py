@@ -133,7 +133,7 @@ def page(lines: list[dict]) -> str:
 def main(splits: int = SPLITS) -> None:
     lines = [json.loads(line) for line in PATH.read_text().splitlines()] if PATH.exists() else []
     done = {(e["table"], e["split"], e["model"]) for e in lines}
-    for split, name, model in product(range(splits), (*SHIPPED, *UCI), MODELS):
+    for name, split, model in product((*SHIPPED, *UCI), range(splits), MODELS):
         if (name, split, model) not in done:
             lines.append(measure(name, split, model))
             with PATH.open("a") as file:

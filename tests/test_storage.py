@@ -127,3 +127,46 @@ def test_old_files_stay_readable():
             distribution = ot.predict(ot.load(path), x, key=KEY)
             mean, std = distribution.mean()[:, 0], distribution.std()[:, 0]
         np.testing.assert_allclose([mean, std], expected[path.name], rtol=1e-4, atol=1e-5)
+
+
+def _many(about):
+    about["structure"]["fields"]["layers"] = {"tuple": [about["structure"]["fields"]["layers"]] * 3 + [10**9]}
+
+
+def _deep(about):
+    for _ in range(300):
+        about["structure"] = {"list": [about["structure"]]}
+
+
+CRAFTED = {
+    "a number beyond all arrays": (_many, None),
+    "lists in lists": (_deep, None),
+    "no structure": (lambda about: about.pop("structure"), None),
+    "no history": (lambda about: about["history"].clear(), None),
+    "a setting that there is not": (lambda about: about["config"].update(n_projections=-3), None),
+    "a class of another kind": (lambda about: about["structure"].update({"class": "Rows"}), None),
+    "weights that are no numbers": (
+        None,
+        lambda arrays, name: arrays.update({name: np.full_like(arrays[name], np.nan)}),
+    ),
+    "weights of another shape": (None, lambda arrays, name: arrays.update({name: arrays[name][..., :-1]})),
+    "no weights": (None, lambda arrays, name: arrays.pop(name)),
+    "a scale of zero": (None, lambda arrays, _: arrays.update({"x_scaling_.scale": 0 * arrays["x_scaling_.scale"]})),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_crafted_files_are_refused_in_one_sentence(name, tmp_path):
+    """Files that a stranger wrote, with the digest that belongs to them: nothing in them is believed."""
+    change_words, change_arrays = CRAFTED[name]
+    arrays, about = files.read(DATA / "estimator-6.safetensors", "estimator")
+    if change_words:
+        change_words(about)
+    if change_arrays:
+        change_arrays(arrays, next(key for key in sorted(arrays) if key.endswith("q.mean")))
+    path = tmp_path / "model.safetensors"
+    files.write(path, "estimator", arrays, about)
+    with np.errstate(all="ignore"), pytest.raises(files.FileError) as error:
+        load_estimator(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)

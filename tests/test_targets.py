@@ -55,7 +55,7 @@ def test_poisson_finds_the_rate_for_any_exposure():
     rate = np.exp(1.5 * wave(XT))
     y, yt = RNG.poisson(exposure * np.exp(1.5 * wave(X))), RNG.poisson(exposure_t * rate)
     model = DeepGPRegressor("vff", max_steps=STEPS).fit(X, y, exposure=exposure)
-    assert model.plan_.likelihood == "poisson"
+    assert model.plan_.likelihood == "negative-binomial"
     mean, std = model.predict(XT, return_std=True)
     assert np.mean(np.abs(np.log(mean / rate))) < 0.1
     np.testing.assert_allclose(model.predict(XT, exposure=exposure_t), exposure_t * mean, rtol=1e-4)
@@ -189,10 +189,18 @@ def test_targets_that_do_not_fit_are_a_clear_error(name):
         model.fit(X, y, **more)
 
 
+def test_counts_that_vary_more_than_poissons_have_intervals_that_cover():
+    rng = np.random.default_rng(0)
+    rows, new = rng.random((400, 2)), rng.random((2000, 2))
+    y, later = (rng.negative_binomial(0.7, 0.7 / (0.7 + np.exp(1 + part[:, 0]))) for part in (rows, new))
+    model = DeepGPRegressor(n_inducing=4, max_steps=300).fit(rows, y)
+    assert 0.91 < model.evaluate(new, later)["coverage_95"] < 0.985
+
+
 def test_the_target_decides():
     quick = {"method": "svgp", "n_inducing": 3, "max_steps": 2}
     counts = DeepGPRegressor(**quick).fit(X, RNG.poisson(2, ROWS))
-    assert counts.plan_.likelihood == "poisson"
+    assert counts.plan_.likelihood == "negative-binomial"
     for y in (1000 * COUNTS, COUNTS + 1, COUNTS + 0.5, COUNTS > 1):
         assert DeepGPRegressor(**quick).fit(X, y).plan_.likelihood == "gaussian"
     assert DeepGPRegressor(**quick, output="collapsed").fit(X, COUNTS).plan_.likelihood == "gaussian"

@@ -14,6 +14,7 @@ from overtone.tables.targets import canonical_label, class_labels, numeric_targe
 from overtone.version import __version__
 
 log = logging.getLogger("overtone")
+LEVELS, MIN_ROWS, TOLERANCE = (50, 80, 95), 50, 0.05  # of intervals, in percent; rows to judge by; share of rows
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,17 @@ def input_names(model: Any) -> list[str]:
     return model.encoder_.inputs if model.encoder_ else [str(n) for n in getattr(model, "feature_names_in_", ())]
 
 
+def coverage_warnings(metrics: dict[str, float]) -> list[str]:
+    """Return in words where intervals are too narrow or too wide, if there are rows enough to tell."""
+    texts, rows = [], metrics["rows"]
+    for level in LEVELS if rows >= MIN_ROWS and "coverage_50" in metrics else ():
+        share = metrics[f"coverage_{level}"]
+        if abs(share - level / 100) > TOLERANCE + 0.5 / rows**0.5:
+            fault = "narrow: the model is too sure" if share < level / 100 else "wide: the model is not sure enough"
+            texts.append(f"{share:.0%} of the values lie inside the {level}% intervals, which are too {fault}.")
+    return texts
+
+
 def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
     """Return what a model is and how it was trained, by topic."""
     plan, history = model.plan_, model.history_
@@ -141,3 +153,6 @@ def print_scores(scores: dict[str, dict[str, float]]) -> None:
     for metric in next(iter(scores.values())):
         cells = "".join(f"{metrics[metric]:>15.6g}" for metrics in scores.values())
         print(f"    {metric.replace('_', ' '):20}{cells}")
+    for target, metrics in scores.items():
+        for text in coverage_warnings(metrics):
+            print(f"    {target}: {text}" if len(scores) > 1 else f"    {text}")

@@ -16,11 +16,10 @@ from matplotlib.figure import Figure
 from sklearn.base import is_classifier
 
 from overtone.app import plots
-from overtone.app.loading import describe
+from overtone.app.loading import LEVELS, MIN_ROWS, TOLERANCE, coverage_warnings, describe
 
 MAX_EFFECTS, MAX_ROWS = 8, 1200
-MIN_ROWS, MIN_STEPS, MAX_RESIDUAL, MAX_ERROR, TOLERANCE = 50, 100, 0.1, 0.95, 0.05  # beyond which the page warns
-LEVELS = (50, 80, 95)
+MIN_STEPS, MAX_RESIDUAL, MAX_ERROR = 100, 0.1, 0.95  # beyond which the page warns
 METRICS = {
     "rows": "rows",
     "rmse": "root mean squared error",
@@ -109,22 +108,18 @@ def _metric(name: str, value: float) -> str:
 def model_warnings(model: Any, X: np.ndarray, metrics: dict[str, float], residual: list[float]) -> list[str]:
     """Return what a user should know before trusting the predictions, in plain words."""
     rows, num_steps, missed = metrics["rows"], len(model.history_.loss), max(residual)
+    exact = model.plan_.exact_kernel and len(model.model_.layers) == 1
     low, high = model.x_scaling_.shift, model.x_scaling_.shift + model.x_scaling_.scale
     outside, error = np.mean(np.any((X < low - 1e-9) | (X > high + 1e-9), axis=1)), metrics.get("standardised_rmse", 0)
     checks = [
         (model.history_.message, model.history_.message),
         (rows < MIN_ROWS, f"There are only {rows} rows here: the metrics below are rough."),
-        (num_steps < MIN_STEPS, f"Training took only {num_steps} steps: give it more time."),
+        (num_steps < MIN_STEPS and not exact, f"Training took only {num_steps} steps: give it more time."),
         (missed > MAX_RESIDUAL, f"A layer's features miss {missed:.0%} of its variance: more frequencies would help."),
         (error > MAX_ERROR, "The predictions are hardly better than the target's mean: the inputs may say little."),
         (outside > TOLERANCE, f"{outside:.0%} of the rows are outside the training data: take those as guesses."),
     ]
-    for level in LEVELS if rows >= MIN_ROWS and "coverage_50" in metrics else ():
-        share = metrics[f"coverage_{level}"]
-        fault = "narrow: the model is too sure" if share < level / 100 else "wide: the model is not sure enough"
-        text = f"{share:.0%} of the values lie inside the {level}% intervals, which are too {fault}."
-        checks.append((abs(share - level / 100) > TOLERANCE + 0.5 / rows**0.5, text))
-    return [text for is_due, text in checks if is_due]
+    return [text for is_due, text in checks if is_due] + coverage_warnings(metrics)
 
 
 def _paragraphs(warnings: list[str]) -> str:

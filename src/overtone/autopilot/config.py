@@ -28,8 +28,9 @@ class Config:
 
     method: "id-dgp" (deep, Fourier features), "dgp" (deep, inducing points), "vff" and "svgp" (their
         shallow counterparts).
-    n_layers: the number of GP layers. "auto" is 1 for the shallow methods and 2 for the deep ones; but with one input,
-        and not the paper's preset, "id-dgp" trains one layer first, then two, and keeps the better model.
+    n_layers: the number of GP layers. "auto" is 1 for the shallow methods and 2 for the deep ones; but "id-dgp", unless
+        it is the paper's preset, trains one layer first where there is one input, or where a table has at most 2,000
+        rows and no other setting asks for a certain model (an exact GP then), and keeps two layers if they are better.
     n_inducing: frequencies (M of them are 2M + 1 inducing variables per input) or inducing points. "auto" takes as many
         frequencies as the target's spectrum asks for, or 100 points.
     features: how the functions of a layer are known. "auto" follows the method and the preset: "pinned" Fourier
@@ -50,15 +51,14 @@ class Config:
         variance for them, and the noise may be tiny. "auto" asks the spectrum.
     output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,
         which needs all rows in a batch; "natural" follows it from batch to batch, and takes the closed form at the end;
-        "adam" trains it like the rest, as in the paper. "auto" is "collapsed" for up to 1,024 rows, or 4,096 of a
-        series, otherwise "natural" ("adam" with the paper's preset, or with thousands of variables).
+        "adam" trains it like the rest, as in the paper. "auto" is "collapsed" for up to 4,096 rows of a series
+        or 1,024 of one layer, otherwise "natural" ("adam" with the paper's preset, or with thousands of variables).
     likelihood: for numbers, "gaussian" noise of one variance; "flexible", a mixture of Gaussians that varies with the
         inputs, for data with outliers, skew or several modes, or that are noisier in some regions; "student-t", for
         outliers alone; "heteroscedastic", Gaussian noise whose variance is a function of its own. For counts,
-        "poisson", or "negative-binomial" where they vary more than that. For classes, "bernoulli" for two and "softmax"
-        for several. "auto" chooses by the target: classes for text and yes or no; "poisson" for small whole numbers and
-        zeros; for other numbers "flexible" where the output layer is found by natural gradients, and
-        "gaussian" otherwise.
+        "poisson", or "negative-binomial", which may vary more than that. For classes, "bernoulli" for two and "softmax"
+        for several. "auto" chooses by the target: classes for text and yes or no; "negative-binomial" for small whole
+        numbers and zeros; for other numbers "flexible" where held-out rows can test it, and "gaussian" otherwise.
     preset: "default" pins the Fourier features at both ends of an interval around the data, which is learned in each
         hidden layer and dimension; "paper" is faithful to the paper: plain features, fixed interval [-2, 3].
     interval: [a, b] of the Fourier features in every layer, where [0, 1] is the range of the data; it stays fixed then.
@@ -68,7 +68,9 @@ class Config:
     held_out: which rows tell when to stop and how deep the model should be. "random" ones, for predictions among the
         training rows; the "last" tenth, in the order given, for predictions after them. On the command line the order
         is that of the first column of dates, if there is one, and the rows to test on are the last, too.
-    batch_size, n_samples: the rows of a minibatch, and the draws of the hidden layers, in a step of training.
+    batch_size: the rows of a minibatch.
+    n_samples: the draws of the hidden layers in a step of training; None is 4 for the closed form, where each draw is
+        scored by what the others say (so there are at least two), and 1 otherwise.
     learning_rate: the rate of Adam; None is 0.05 for Fourier features and 0.01 for points, which are less steady.
     n_predict_samples: the number of Gaussians in the predictive mixture.
     missing: what to do about rows with missing inputs. "error" names the columns; "drop" trains without such rows, and

@@ -1,8 +1,7 @@
 """The Gaussian process that a small table starts with: no features, and the evidence itself.
 
 Its kernel is a Matern with a lengthscale for each input plus straight lines, and the hyperparameters are the most
-probable ones under weak priors. These few numbers are fitted to the rows, too: each takes one degree of freedom of N,
-so all variances are raised by N / (N - their number), which leaves the mean as it is.
+probable ones under weak priors. Variances are raised for the degrees of freedom that hyperparameters take.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from overtone.gp.layers import Layer
 from overtone.gp.likelihoods import Gaussian
 from overtone.gp.maps import Affine
 from overtone.gp.model import DeepGP
-from overtone.inference.evidence import Evidence, LogNormal, named, with_variances_times
+from overtone.inference.evidence import Evidence, LogNormal, with_freedom
 from overtone.inference.loop import Fitted
 from overtone.inference.objective import Rows
 from overtone.inference.quasi_newton import fit_quasi_newton
@@ -31,19 +30,18 @@ def fit_exact(plan: Plan, rows: Rows, key: Any, stop: Callable[[], bool]) -> tup
     order = np.random.default_rng(plan.seed).permutation(len(rows.X))[: EXACT.fitted_rows]
     some = Rows(rows.X[order].astype(float), rows.y[order].astype(float))
     objective = Evidence(priors(rows.X.shape[1]))  # pyright: ignore[reportArgumentType]
-    noises = EXACT.noises if len(np.unique(some.X, axis=0)) < len(some.X) else EXACT.noises[:1]
+    twice = len(some.X) <= EXACT.rows_twice or len(np.unique(some.X, axis=0)) < len(some.X)
+    noises = EXACT.noises if twice else EXACT.noises[:1]
     starts = [fit_quasi_newton(exact_model(plan, some, n), objective, some, key=key, stop=stop) for n in noises]
     fitted = min(starts, key=lambda each: each.history.loss.min(initial=np.inf))
-    num = sum(leaf.log.size for name, _ in objective.priors for leaf in named(fitted.model, name))
-    factor = len(some.X) / max(len(some.X) - num, EXACT.least_freedom * len(some.X))
-    model = objective.finish(with_variances_times(fitted.model, factor), fitted.state, key, rows)
+    model = objective.finish(with_freedom(fitted.model, len(some.X)), fitted.state, key, rows)
     return fitted._replace(model=model), objective
 
 
 def exact_model(plan: Plan, rows: Rows, noise: float) -> DeepGP:
     """Return the model before training, with an inducing point at each row."""
     num_inputs = rows.X.shape[1]
-    kernel = part(KERNELS, str(plan.exact_kernel))(1.0, EXACT.lengthscale * num_inputs**0.5) + Linear(1 / num_inputs)
+    kernel = part(KERNELS, str(plan.exact_kernel))(1.0, EXACT.start * num_inputs**0.5) + Linear(1 / num_inputs)
     scaling = Affine(np.zeros(num_inputs), np.ones(num_inputs))  # inputs of all rows are scaled already
     layer = Layer(kernel, InducingPoints(Fixed(rows.X)), scaling=scaling)
     return DeepGP([layer], Gaussian(noise)).initialised(*rows, seed=plan.seed, dtype="float64")

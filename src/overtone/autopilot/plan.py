@@ -1,7 +1,6 @@
 """What was decided, and why: after `plan(config, X, y)` nothing is left open.
 
-Every decision is made here, once, before anything is compiled. Its thresholds are in `overtone.autopilot.policies`, and
-the sentence that explains it is in `Plan.reasons`.
+Every decision is made here, once. Its thresholds are in `policies`, and `Plan.reasons` explains it in a sentence.
 """
 
 from itertools import product
@@ -177,6 +176,9 @@ class _Planner:
                     f"The series has {self.num_inducing} frequencies, which need all the time, so there is one layer."
                 )
                 return (1,)
+        if (num := len(np.unique(self.X))) < DEPTH.min_values:
+            self.reasons["n_layers"] = f"The input has {num} distinct values, too few to need more than one layer."
+            return (1,)
         self.reasons["n_layers"] = "One layer is trained, then two, and the model that predicts better is kept."
         return (1, 2)
 
@@ -293,8 +295,6 @@ class _Planner:
             deep_table = depths[-1] > 1 and not self.series and self.num_rows >= EXACT.min_rows_depth
             num = int(HOLD_OUT.share_small * self.num_rows) if deep_table else 0
         num = 0 if self.paper else num
-        none = (
-            "The paper's preset trains on all rows." if self.paper else "All rows are trained on, since they are few."
-        )
+        none = "All rows are trained on" + (", as in the paper." if self.paper else ", since they are few.")
         self.reasons["held_out"] = f"{num} rows ({self.config.held_out}) tell when to stop." if num else none
         return num

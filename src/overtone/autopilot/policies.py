@@ -56,6 +56,8 @@ class DepthPolicy:
     max_frequencies: int = 100  # a series with more cycles needs all the time for them, unless it is short
     max_products: int = 200_000  # rows times frequencies of a short series
     shallow_share: float = 0.25  # of time and steps, to find out what one layer can do
+    min_values: int = 20  # distinct ones of the input, to try two layers at all
+    min_gain_nats: float = 3.0  # of the bound of all rows, for two layers to be kept
 
 
 @dataclass(frozen=True)
@@ -70,17 +72,15 @@ class ExactPolicy:
     kernel: str = "matern52"
     lengthscale: float = 1.5  # times the square root of the number of inputs, which cover [0, 1]
     lengthscale_spread: float = 1.0
+    start: float = 0.5  # lengthscale to start from, in the same unit: from longer ones, less is found
     variance_spread: float = 1.5  # about 1, the variance of the target
     noise: float = 0.3  # variance
     noise_spread: float = 1.5
-    noises: tuple[float, ...] = (
-        0.1,
-        1e-3,
-    )  # to start from; the second where rows are repeated, which may make it much better
-    least_freedom: float = 0.25  # of the rows, however many hyperparameters there are
+    noises: tuple[float, ...] = (0.1, 1e-3)  # variances to start from; the second, which may be much better, where
+    rows_twice: int = 500  # there are at most so many rows, or some rows are repeated
     time_share: float = 0.5  # of a time limit, at most
     min_rows_depth: int = 300  # to try two layers at all, with a time limit
-    min_rows_depth_unasked: int = 1000  # without one: two layers take a minute, and rarely gain on fewer rows
+    min_rows_depth_unasked: int = 1001  # without one: two layers take a minute, and rarely gain on fewer rows
     standard_errors: float = 2.0  # by which two layers must be better on rows that neither has seen
 
 

@@ -22,6 +22,7 @@ from overtone.inference.calibration import with_calibrated_noise
 from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
 from overtone.inference.checkpoints import Checkpoint, digest
 from overtone.inference.collapsed import best_scales
+from overtone.inference.evidence import with_freedom
 from overtone.inference.loop import History, fit
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.output_layer import output_sums
@@ -81,8 +82,11 @@ def train(
             stage = shallow = stages.train(plan.shallow(), stages.model(plan.shallow()), share, share)
             if stages.has_time_for(share):
                 deep = stages.train(plan, deepened(stages.model(plan), shallow.model), 1.0, 1 - share)
-                stage = max(shallow, deep, key=stages.score)
-        model = with_tested_noise(stage.model, stages.key, stages.all_held_out)
+                stage = deep if stages.score(deep) > stages.score(shallow) else shallow
+        model = stage.model
+        if len(model.layers) == 1 and plan.output == "collapsed" and not plan.band_limited and not plan.exact_kernel:
+            model = with_freedom(model, len(X))
+        model = with_tested_noise(model, stages.key, stages.all_held_out)
         if plan.calibrated:
             limit = TIME.calibration_share * plan.seconds if plan.seconds else np.inf
             model = with_calibrated_noise(model, stages.key, *stages.rows, limit)
@@ -178,11 +182,15 @@ class _Stages:
         return held_out_density(model, self.key, self.held_out)
 
     def score(self, stage: Stage) -> float:
-        """Return how good a model is, by the log density of held-out rows or, without them, by the bound."""
+        """Return how good a model is, by the log density of held-out rows or, without them, by the bound.
+
+        Of the bound, more layers have to gain a little, or they are not worth it.
+        """
         if len(self.held_out.X):
             return max((value for _, value in stage.history.scores), default=-np.inf)
         model = stage.objective.finish(stage.model, stage.state, self.key, self.rows)
-        return float(bound(model, jax.random.fold_in(self.key, 1), HOLD_OUT.bound_draws, *self.rows))
+        worth = DEPTH.min_gain_nats * (len(model.layers) - 1)
+        return float(bound(model, jax.random.fold_in(self.key, 1), HOLD_OUT.bound_draws, *self.rows)) - worth
 
 
 def hold_out(plan: Plan, num: int) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ from overtone.autopilot.train import Run, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.gp import diagnostics
 from overtone.gp.maps import Affine, unit_interval
+from overtone.gp.model import DeepGP
 from overtone.inference import predictions
 from overtone.inference.loop import History
 from overtone.numerics.compiling import (
@@ -240,23 +241,38 @@ class DeepGPEstimator(BaseEstimator):
         """Return the estimator that `save` wrote; its predictions are the same to the last bit."""
         arrays, about = files.read(path, "estimator")
         kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
-        if about["estimator"] not in kinds:
-            raise ValueError(f"{path}: this is a {about['estimator']}, not a {cls.__name__}; load it as what it is.")
-        model = kinds[about["estimator"]](**tuples(about["parameters"]))
+        if (name := str(about.get("estimator"))) not in kinds:
+            raise ValueError(f"{path}: this is a {name}, not a {cls.__name__}; load it as what it is.")
+        try:
+            return kinds[name]._restored(arrays, about)
+        except files.FileError as error:
+            raise files.FileError(f"{path}: {error}") from None
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+            raise files.FileError(f"{path}: this file is damaged, or not one of ours ({error!r:.200}).") from None
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Self:
+        """Return the estimator that these arrays and words of a file describe."""
+        model = cls(**tuples(about["parameters"]))
         model.x_scaling_ = Affine(arrays["x_scaling_.shift"], arrays["x_scaling_.scale"])
+        if not (model.x_scaling_.shift.ndim == 1 and np.all(np.isfinite(model.x_scaling_(np.float64(0))))):
+            raise files.FileError("its inputs cannot be scaled.")
         model.means_ = arrays.get("means_")
         model.config_ = Config(**tuples(about["config"]))
+        model.config_.validate()
         model.plan_ = Plan.from_json(tuples(about["plan"]))
         scores = [tuple(score) for score in about["history"]["scores"]]
         model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"], "scores": scores})
         model.n_features_in_ = len(model.x_scaling_.shift)
         if about["inputs"]:
-            vars(model)["feature_names_in_"] = np.array(about["inputs"], object)
+            vars(model)["feature_names_in_"] = np.array([str(name) for name in about["inputs"]], object)
         model.target_, (model.exposed_, model.exposure_) = about["target"], about["exposure"]
         model.encoder_ = about["encoder"] and encoding().Encoder.from_json(tuples(about["encoder"]))
         model._restore_targets(arrays, about)
-        with jax.enable_x64(True), one_blas_thread():
+        with jax.enable_x64(True):
             model.model_ = rebuilt(about["structure"], arrays)
+        if not isinstance(model.model_, DeepGP):
+            raise files.FileError("it holds something else than a model.")
         return model
 
     def _in_units(self, values: np.ndarray) -> Any:

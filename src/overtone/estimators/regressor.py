@@ -62,14 +62,16 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         if (empty := np.isnan(Y).all(axis=0)).any():
             raise ValueError(f"column {int(np.argmax(empty))} of y has no value at all; leave it out.")
         free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
-        likelihood = "poisson" if free and (exposure is not None or _small_counts(Y)) else config.likelihood
+        likelihood = "negative-binomial" if free and (exposure is not None or _small_counts(Y)) else config.likelihood
         counts = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts
         if exposure is not None and not counts:
-            raise ValueError(f"an exposure belongs to counts; got likelihood={config.likelihood!r}, not 'poisson'.")
+            raise ValueError(
+                f"an exposure belongs to counts; got likelihood={config.likelihood!r}, not 'negative-binomial'."
+            )
         standard = checked_scaling("y", standardise, Y)
         self.y_scaling_ = Affine(0 * standard.shift, np.ones_like(standard.scale)) if counts else standard
         self.y_spread_ = standard.scale
-        why = "The targets are small whole numbers with zeros among them, or have an exposure: counts."
+        why = "Small whole numbers with zeros among them, or an exposure: counts, which may vary more than Poisson's."
         return self._fit(config, X, self._packed(Y, exposure, counts), likelihood, why, checkpoint, stop)
 
     def predict(self, X, return_std: bool = False, *, exposure=None):

@@ -86,6 +86,16 @@ def named(model: DeepGP, name: str) -> list[Any]:
     return [leaf for path, leaf in pairs if getattr(path[-1], "name", "") == name]
 
 
+def with_freedom(model: DeepGP, num_rows: int, least: float = 0.25) -> DeepGP:
+    """Return a model of one layer whose variances allow for the hyperparameters that were fitted to the same rows.
+
+    Each takes one degree of freedom of N: all variances are raised by N / (N - their number), where at least a share of
+    the rows is left. The mean stays as it is, and intervals become wider.
+    """
+    fitted = sum(leaf.unwrap().size for name in ("lengthscale", "variance", "noise") for leaf in named(model, name))
+    return with_variances_times(model, num_rows / max(num_rows - fitted, least * num_rows))
+
+
 def with_variances_times(model: DeepGP, factor: float) -> DeepGP:
     """Return a model of one layer with all its variances times a factor: its mean stays, its intervals do not."""
 

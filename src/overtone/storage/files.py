@@ -50,7 +50,10 @@ def read(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dic
         raise FileError(f"{path}: not a safetensors file, or a damaged one ({error}).") from None
     if header.pop("digest", "") != _digest(header, arrays):
         raise FileError(f"{path}: this file is damaged: its contents do not match their digest.")
-    return arrays, json.loads(header["about"])
+    try:
+        return arrays, dict(json.loads(header["about"]))
+    except (KeyError, ValueError, TypeError, RecursionError):
+        raise FileError(f"{path}: what this file says about its arrays cannot be read.") from None
 
 
 def _check_origin(path: Path, kind: str, header: dict[str, str]) -> None:

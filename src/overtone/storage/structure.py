@@ -21,6 +21,8 @@ from overtone.storage import files
 
 MODULES = ("kernels", "means", "maps", "variational", "layers", "model", "features", "likelihoods")
 
+LEAST_BOUND = 1000  # of the numbers in a structure
+
 
 def save(model: eqx.Module, path: str | os.PathLike) -> None:
     """Write a model, or any module made of the library's classes and your own, to a safetensors file."""
@@ -59,25 +61,45 @@ def described(tree: Any, prefix: str = "model") -> tuple[Any, dict[str, np.ndarr
 
 
 def rebuilt(structure: Any, arrays: Mapping[str, np.ndarray], classes: Iterable[type] = ()) -> Any:
-    """Return the tree that `described` took apart."""
+    """Return the tree that `described` took apart, as if a stranger had written it: nothing in it is believed."""
     known = {**_own_classes(), **{kind.__name__: kind for kind in classes}}
+    largest = max(LEAST_BOUND, sum(array.size for array in arrays.values()))  # there is a number for each thing counted
 
     def build(thing: Any) -> Any:
+        if isinstance(thing, int) and abs(thing) > largest:
+            raise files.FileError(f"the structure of this file has a number, {thing:.3g}, beyond its arrays.")
         if not isinstance(thing, dict):
             return thing
         if "array" in thing:
-            return jax.device_put(arrays[thing["array"]])
+            return _array(thing["array"], arrays[thing["array"]])
         if "tuple" in thing or "list" in thing:
             return tuple(map(build, thing["tuple"])) if "tuple" in thing else list(map(build, thing["list"]))
         name, fields = thing["class"], thing["fields"]
         if name not in known:
             raise files.FileError(f"there is a part of class {name}; pass that class: load(path, classes=[{name}]).")
-        return _made(known[name], {field: build(value) for field, value in fields.items()})
+        return _checked(_made(known[name], {field: build(value) for field, value in fields.items()}))
 
     try:
         return build(structure)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise files.FileError(f"the structure of this file is damaged ({error!r}).") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
+        if isinstance(error, files.FileError):
+            raise
+        raise files.FileError(f"the structure of this file is damaged ({error!r:.200}).") from None
+
+
+def _array(name: str, array: np.ndarray) -> Any:
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8 or not np.all(np.isfinite(array)):
+        raise files.FileError(f"the array {name} has values that are not finite numbers.")
+    return jax.device_put(array)
+
+
+def _checked(module: Any) -> Any:
+    """Return a module, in which inducing features and what is known of them must have the same number."""
+    if hasattr(module, "features") and hasattr(module, "q"):
+        blocks, _, size = params.unwrap(module.q).mean.shape
+        if module.features.num_features != blocks * size:
+            raise files.FileError(f"{module.features.num_features} features have a posterior of {blocks * size}.")
+    return module
 
 
 def _made(kind: type, values: dict[str, Any]) -> Any:
