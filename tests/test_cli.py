@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -289,3 +290,33 @@ def test_ctrl_c_saves_the_best_model(folder):
     assert "Training was stopped at step" in errors
     assert "Written: stopped.safetensors" in output
     assert DeepGPRegressor.load(folder / "stopped.safetensors").predict([[1.0]]).shape == (1,)
+
+
+@pytest.mark.parametrize("out", ["predictions.parquet", "predictions.csv"])
+def test_a_disk_without_space_is_one_sentence_that_names_the_file(folder, tmp_path, out):
+    """The limit of a file's size stands for the disk's: a real write fails for real."""
+    table(20_000).write_parquet(tmp_path / "many.parquet")
+    command = [*OVERTONE, "predict", str(folder / "model.safetensors"), "many.parquet", "--out", out]
+    limited = ["bash", "-c", f"ulimit -f 20; exec {shlex.join(command)}"]
+    done = subprocess.run(
+        limited,
+        cwd=tmp_path,
+        env={**environment(), "OVERTONE_CACHE": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"overtone: error: {out} cannot be written: ")
+    assert done.stderr.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["many.parquet"]
+
+
+def test_a_prediction_that_is_ended_leaves_nothing_behind(folder, tmp_path):
+    table(200_000).write_parquet(tmp_path / "many.parquet")
+    command = [*OVERTONE, "predict", str(folder / "model.safetensors"), "many.parquet", "--out", "predictions.csv"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment())
+    while not list(tmp_path.glob(".overtone.*")) and process.poll() is None:
+        sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
+    assert [p.name for p in tmp_path.iterdir()] == ["many.parquet"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from overtone.numerics import compiling
 from overtone.sklearn import DeepGPRegressor
@@ -39,6 +40,27 @@ def test_a_second_process_compiles_nothing_anew(tmp_path):
 def test_it_can_be_switched_off(tmp_path):
     run(XDG_CACHE_HOME=str(tmp_path), OVERTONE_CACHE="")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_cache_that_others_may_write_to_is_not_believed(tmp_path):
+    """Programs from the cache are run; and without any home, there is none."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    run(OVERTONE_CACHE=str(tmp_path / "open"))
+    assert not programs(tmp_path)
+    code = FIT.replace("import numpy", "import pathlib; pathlib.Path.home = classmethod(lambda _: 1 / 0)\nimport numpy")
+    code = code.replace("1 / 0", "(_ for _ in ()).throw(RuntimeError('no home'))")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_linear_algebra_has_one_thread_during_a_fit(monkeypatch):
+    def threads():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    with threadpool_limits(2, "blas"):
+        with compiling.one_blas_thread():
+            assert threads() == {1}
+        assert threads() == {2}
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="not Linux")

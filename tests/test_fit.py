@@ -457,7 +457,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(tmp_path,
 
     monkeypatch.setenv("OVERTONE_CHECKPOINT_SECONDS", "0")
     monkeypatch.setattr("overtone.storage.files.replace_file", full)
-    with pytest.warns(CheckpointWarning, match=r"cannot be written \(No space left on device\); training goes on"):
+    with pytest.warns(CheckpointWarning, match="No space left on device; training goes on without this checkpoint"):
         result = watched(tmp_path, steps=60)
     assert len(result.history.loss) > 20
 

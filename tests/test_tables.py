@@ -1,6 +1,7 @@
 """Tables as they are: what is read, what is refused, and what a column means."""
 
 import gzip
+import tracemalloc
 
 import numpy as np
 import polars as pl
@@ -52,6 +53,17 @@ def test_bad_parquet_gzip_folder_and_name(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(TableError, match=r"no .csv.* files in this folder"):
         read_table(tmp_path / "folder")
+
+
+def test_a_gzip_file_that_unpacks_to_far_more_than_a_table_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("overtone.tables.read.MAX_BYTES", 2**20)
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"x,y\n" + bytes(2**25)))
+    tracemalloc.start()
+    with pytest.raises(TableError, match=r"bomb\.csv\.gz: this gzip file unpacks to more than a table would"):
+        read_table(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])

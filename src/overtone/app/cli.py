@@ -9,7 +9,9 @@ import argparse
 import json
 import logging
 import re
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -32,6 +34,8 @@ SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name and return the exit code."""
     arguments = build_parser().parse_args(argv)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that unfinished files are removed on the way out
     logging.basicConfig(format="%(message)s")
     logging.getLogger("overtone").setLevel(logging.DEBUG if arguments.verbose else logging.INFO)
     try:

@@ -44,10 +44,12 @@ def fit(arguments: argparse.Namespace) -> None:
     log.info("%d rows, target %s, inputs: %s", len(rows), ", ".join(targets), quoted_list(encoder.inputs, 20))
     training, held_out = _split(arguments, encoder, rows)
 
-    from overtone.sklearn import DeepGPClassifier, DeepGPRegressor  # imports JAX, for which errors above do not wait
-
-    model: Any = (DeepGPClassifier if classes else DeepGPRegressor)(**settings, verbose=not arguments.quiet)
     with _stop_on_interrupt() as stop:
+        from overtone.sklearn import DeepGPClassifier, DeepGPRegressor  # imports JAX, while errors above do not wait
+
+        if stop():
+            raise KeyboardInterrupt
+        model: Any = (DeepGPClassifier if classes else DeepGPRegressor)(**settings, verbose=not arguments.quiet)
         model.fit(training.X, training.y, **training.keywords, checkpoint=arguments.checkpoint, stop=stop)
     model.encoder_, model.exposure_ = encoder, arguments.exposure
     model.target_ = targets if len(targets) > 1 else targets[0]

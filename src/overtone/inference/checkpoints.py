@@ -77,7 +77,7 @@ class Checkpoint(Callback):
         try:
             files.write(self.path, "checkpoint", arrays, {**about, "identity": self.identity})
         except OSError as error:  # a full disk, say: training is worth more than its checkpoint
-            reason = f"{self.path}: this checkpoint cannot be written ({error.strerror or error}); training goes on."
+            reason = f"{error.strerror or error}; training goes on without this checkpoint."
             warnings.warn(reason, CheckpointWarning, stacklevel=2)
         self.last = perf_counter()
 

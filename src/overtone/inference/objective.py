@@ -59,7 +59,7 @@ class KLWeights(eqx.Module):
 
     anneal_steps: int = eqx.field(static=True, default=0)
     addends: float = eqx.field(static=True, default=1.0)  # of the further layers of a sum of layers
-    anneal_share: float = eqx.field(static=True, default=0.2)
+    anneal_share: float = eqx.field(static=True, default=0.8)
 
     def hidden(self, model: DeepGP, state: Any, dtype: Any) -> Float[Array, ""]:
         """Return the weighted divergence of the hidden layers of an unwrapped model, in a state with its `step`."""

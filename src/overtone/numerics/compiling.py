@@ -1,6 +1,7 @@
 """How programs are compiled, and where JAX keeps them: in the user's cache folder, so that a second run is quick."""
 
 import gc
+import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -11,6 +12,8 @@ from typing import Any
 import equinox as eqx
 import jax
 from threadpoolctl import ThreadpoolController
+
+log = logging.getLogger("overtone")
 
 # Settings that measured better on a CPU: XLA's older code generator for fused elementwise loops (steps of small models
 # take two thirds of the time, and compilation three quarters), and its library for matrix products alone, not for sums.
@@ -69,13 +72,24 @@ def keep_compiled_programs() -> None:
     """Switch on JAX's persistent compilation cache, unless the user has set one.
 
     The folder is `overtone/jax` in $XDG_CACHE_HOME or ~/.cache; OVERTONE_CACHE names another, or is empty for none.
+    Programs from it are run, so it must belong to the user, and nobody else may write to it.
     """
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    if folder := os.environ.get("OVERTONE_CACHE", str(base / "overtone" / "jax")):
-        jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # reading is always quicker
+    try:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        if not (name := os.environ.get("OVERTONE_CACHE", str(base / "overtone" / "jax"))):
+            return
+        folder = Path(name)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.stat()
+    except (OSError, RuntimeError):  # nobody's home, or a folder that cannot be made: every run compiles anew
+        return
+    if hasattr(os, "getuid") and (about.st_uid != os.getuid() or about.st_mode & 0o022):
+        log.warning("%s belongs to somebody else, or others may write to it; compiled programs are not kept.", folder)
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # reading is always quicker
 
 
 def forget_programs_if_many() -> None:

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import equinox as eqx
@@ -82,16 +83,17 @@ def _digest(header: Mapping[str, str], arrays: Mapping[str, np.ndarray]) -> str:
 def replace_file(path: str | os.PathLike, contents: bytes) -> None:
     """Replace a file in one step, once the new contents are on the disk."""
     path = Path(path)
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    new = path.with_name(f".{path.name}.{os.getpid()}-{get_ident()}.new")
     try:
         with new.open("wb") as file:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)
-    except BaseException:
+    except OSError as error:
+        raise OSError(error.errno, f"{path} cannot be written: {error.strerror}") from None
+    finally:
         new.unlink(missing_ok=True)
-        raise
     folder = os.open(path.parent, os.O_RDONLY)  # whose new entry has to reach the disk, too
     try:
         os.fsync(folder)

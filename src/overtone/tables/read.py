@@ -6,6 +6,8 @@ stay text: `tables.encode` decides once, at training, what a column means, rathe
 
 import csv
 import gzip
+import io
+import os
 import tempfile
 import zlib
 from collections import Counter
@@ -19,6 +21,9 @@ import polars as pl
 CHUNK_ROWS = 50_000
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
 OTHER_DELIMITERS = ";\t|"
+
+
+MAX_BYTES, MAX_RATIO = 2**27, 50  # of an unpacked file: so many bytes, and so many times those of the packed one
 
 
 class TableError(ValueError):
@@ -55,10 +60,20 @@ def _part_files(path: Path) -> list[Path]:
     raise TableError(f"{path}: the file name of a table must end in {', '.join(SUFFIXES)}.")
 
 
+class BoundedGzip(gzip.GzipFile):
+    """A gzip file that is refused once it is far larger than tables are: a small one can hold any amount of zeros."""
+
+    def read1(self, size: int = -1) -> bytes:
+        data = gzip.GzipFile.read1(self, size)
+        if self.tell() > MAX_BYTES + MAX_RATIO * os.path.getsize(self.name):
+            raise TableError(f"{self.name}: this gzip file unpacks to more than a table would; unpack it yourself.")
+        return data
+
+
 def _read_csv(path: Path, rows: int) -> Iterator[pl.DataFrame]:
-    opener = gzip.open if path.name.endswith(".gz") else open
+    opener = BoundedGzip if path.name.endswith(".gz") else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        with opener(path, "rb") as binary, io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as file:
             yield from _csv_chunks(path, csv.reader(file, strict=True), rows)
     except UnicodeDecodeError:
         raise TableError(f"{path}: this file is not UTF-8 text; save it as UTF-8.") from None
@@ -109,14 +124,18 @@ def table_writer(path: str) -> Iterator[Callable[[pl.DataFrame], None]]:
     """Yield a function that adds rows to a CSV or Parquet file, which appears under its name once it is complete."""
     if not path.endswith((".csv", ".parquet")):
         raise TableError(f"{path}: the name of the output file must end in .csv or .parquet.")
-    with tempfile.TemporaryDirectory(prefix=".overtone.", dir=Path(path).absolute().parent) as folder:
-        parts, unfinished = [], Path(folder) / "whole"
+    try:
+        with tempfile.TemporaryDirectory(prefix=".overtone.", dir=Path(path).absolute().parent) as folder:
+            parts, unfinished = [], Path(folder) / "whole"
 
-        def add(frame: pl.DataFrame) -> None:
-            parts.append(Path(folder) / f"{len(parts)}.parquet")
-            frame.write_parquet(parts[-1])
+            def add(frame: pl.DataFrame) -> None:
+                parts.append(Path(folder) / f"{len(parts)}.parquet")
+                frame.write_parquet(parts[-1])
 
-        yield add
-        rows = pl.concat([pl.scan_parquet(part) for part in parts], how="vertical_relaxed")
-        (rows.sink_csv if path.endswith(".csv") else rows.sink_parquet)(unfinished)
-        unfinished.replace(path)
+            yield add
+            rows = pl.concat([pl.scan_parquet(part) for part in parts], how="vertical_relaxed")
+            (rows.sink_csv if path.endswith(".csv") else rows.sink_parquet)(unfinished)
+            unfinished.replace(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise TableError(f"{path} cannot be written: {reason}") from None
