@@ -120,5 +120,6 @@ def test_the_pages_show_the_committed_tables():
     for table, page in (
         ("results/demo/multi_step.md", "results/README.md"),
         ("benchmarks/results/quality_table.md", "README.md"),
+        ("benchmarks/results/small_tables.md", "README.md"),
     ):
         assert (ROOT / table).read_text() in (ROOT / page).read_text()

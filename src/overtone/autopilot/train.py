@@ -67,10 +67,8 @@ def train(
     parts: Parts = Parts(),  # noqa: B008
 ) -> tuple[DeepGP, History]:
     """Build the model of a plan and fit it to X (N, D) and y (N, Q), standardised if they are numbers with units."""
-    with (
-        jax.enable_x64(True),
-        one_blas_thread(),
-    ):  # only for what asks for it: the model and the rows keep the plan's precision
+    # Double precision is for what asks for it: the model and the rows keep the plan's.
+    with jax.enable_x64(True), one_blas_thread():
         stages, share = _Stages(plan, X, y, run, parts), DEPTH.shallow_share
         if plan.exact_kernel:
             stage = stages.train_exact()
