@@ -36,8 +36,7 @@ class Encoder:
         values = encoder._values(frame)
         if empty := [name for name, v in zip(encoder.inputs, values.T, strict=True) if np.all(np.isnan(v))]:
             raise TableError(f"there are no values in {quoted_list(empty)}; leave out columns without values.")
-        with np.errstate(over="ignore"):  # of values near the largest ones there are, which a fit refuses
-            means = np.nanmean(values, axis=0)
+        means = np.nansum(values / np.sum(~np.isnan(values), axis=0), axis=0)  # a sum first could overflow
         return replace(encoder, means=tuple(float(m) for m in means))
 
     @property
