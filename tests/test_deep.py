@@ -251,6 +251,14 @@ def test_the_divergence_of_hidden_layers_is_annealed_in_every_objective():
         assert int(following) == step + 1
 
 
+def test_annealing_takes_at_most_a_share_of_the_planned_steps_and_ends_at_full_weight():
+    model = random_model("dgp")
+    hidden, weights = float(model.layers[0].kl()), KLWeights(100)
+    for step, planned, share in ((20, 50, 0.5), (40, 50, 1.0), (50, 50, 1.0), (50, 1000, 0.5), (0, 50, 0.0)):
+        state = Progress(jnp.asarray(step), jnp.asarray(60.0), jnp.asarray(planned))
+        assert float(weights.hidden(model, state, jnp.float64)) == pytest.approx(share * hidden, rel=1e-12)
+
+
 WEIGHTS = KLWeights(), KLWeights(100)
 
 
