@@ -6,13 +6,12 @@ the table to results/coverage.md.
     python -m benchmarks.coverage [seeds]
 """
 
-import json
 import sys
 from itertools import product
 
 import numpy as np
 
-from benchmarks.lines import RESULTS
+from benchmarks.lines import RESULTS, completed
 from overtone.sklearn import DeepGPRegressor
 
 TEST_ROWS, SEEDS = 2000, 10
@@ -72,14 +71,8 @@ def page(lines: list[dict]) -> str:
 
 
 def main(seeds: int = SEEDS) -> None:
-    lines = [json.loads(line) for line in PATH.read_text().splitlines()] if PATH.exists() else []
-    done = {(e["case"], e["rows"], e["inputs"], e["seed"]) for e in lines}
-    for seed, case, (num, inputs) in product(range(seeds), CASES, SHAPES):
-        if (case, num, inputs, seed) not in done:
-            lines.append(measure(case, num, inputs, seed))
-            with PATH.open("a") as file:
-                file.write(json.dumps(lines[-1]) + "\n")
-            print(lines[-1], flush=True)
+    cases = ((case, *shape, seed) for seed, case, shape in product(range(seeds), CASES, SHAPES))
+    lines = completed(PATH, cases, ("case", "rows", "inputs", "seed"), measure)
     (RESULTS / "coverage.md").write_text(page(lines))
 
 

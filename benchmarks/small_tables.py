@@ -7,7 +7,6 @@ to results/small_tables.md. Log densities are in standard deviations of the trai
     OVERTONE_DATA=FOLDER python -m benchmarks.small_tables [splits]
 """
 
-import json
 import sys
 import warnings
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks import tables
-from benchmarks.lines import RESULTS
+from benchmarks.lines import RESULTS, completed
 from overtone.sklearn import DeepGPRegressor
 
 PATH, SPLITS = RESULTS / "small_tables.jsonl", 20
@@ -131,14 +130,8 @@ def page(lines: list[dict]) -> str:
 
 
 def main(splits: int = SPLITS) -> None:
-    lines = [json.loads(line) for line in PATH.read_text().splitlines()] if PATH.exists() else []
-    done = {(e["table"], e["split"], e["model"]) for e in lines}
-    for name, split, model in product((*SHIPPED, *UCI), range(splits), MODELS):
-        if (name, split, model) not in done:
-            lines.append(measure(name, split, model))
-            with PATH.open("a") as file:
-                file.write(json.dumps(lines[-1]) + "\n")
-            print(lines[-1], flush=True)
+    cases = product((*SHIPPED, *UCI), range(splits), MODELS)
+    lines = completed(PATH, cases, ("table", "split", "model"), measure)
     (RESULTS / "small_tables.md").write_text(page(lines))
 
 
