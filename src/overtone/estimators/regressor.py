@@ -65,9 +65,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         likelihood = "negative-binomial" if free and (exposure is not None or _small_counts(Y)) else config.likelihood
         counts = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts
         if exposure is not None and not counts:
-            raise ValueError(
-                f"an exposure belongs to counts; got likelihood={config.likelihood!r}, not 'negative-binomial'."
-            )
+            raise ValueError(f"an exposure belongs to counts, but likelihood={config.likelihood!r} is not for counts.")
         standard = checked_scaling("y", standardise, Y)
         self.y_scaling_ = Affine(0 * standard.shift, np.ones_like(standard.scale)) if counts else standard
         self.y_spread_ = standard.scale
