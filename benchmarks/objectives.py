@@ -75,8 +75,8 @@ class LogMeanOverDraws(eqx.Module):
     def kl(self):
         return self.each.kl()
 
-    def at(self, whitened, shape):
-        return LogMeanOverDraws(self.each.at(whitened, shape), self.num_draws)
+    def at(self, project, shape):
+        return LogMeanOverDraws(self.each.at(project, shape), self.num_draws)
 
     def expected_log_prob(self, y, mean, var):
         values = self.each.expected_log_prob(y, mean, var)

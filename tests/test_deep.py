@@ -24,7 +24,7 @@ from overtone.gp.likelihoods import Gaussian
 from overtone.gp.maps import Affine, Projection
 from overtone.gp.means import LinearMean, ZeroMean
 from overtone.gp.model import DeepGP, draw, draw_prior, elbo, layer_marginals, predict, quasi_normal
-from overtone.gp.variational import Full, MeanField
+from overtone.gp.variational import Full, Joint, MeanField
 from overtone.inference import predictions
 from overtone.inference.bounds import ImportanceWeighted, PredictiveDensity
 from overtone.inference.collapsed import Collapsed
@@ -432,9 +432,33 @@ def test_programs_for_users_agree_with_the_model_s_own():
     np.testing.assert_allclose(functions(rows)[:, :6], functions(X), rtol=1e-9)
 
 
+@pytest.mark.parametrize(("num", "dim"), [(64, 1), (32, 11), (6, 3)])
+def test_quasi_normal_draws_have_exact_moments(num, dim):
+    eps = np.asarray(quasi_normal(KEY, num, dim, jnp.float64))
+    np.testing.assert_allclose(eps.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(eps.T @ eps / num, np.eye(dim), atol=1e-12)
+
+
 def test_quasi_normal_draws_are_even():
     eps = np.asarray(quasi_normal(KEY, 256, 3, jnp.float64))
-    assert np.abs(eps.mean(axis=0)).max() < 0.02
-    assert np.abs(np.cov(eps.T) - np.eye(3)).max() < 0.05
+    np.testing.assert_allclose(np.mean(eps**4, axis=0), 3, atol=0.25)
+    np.testing.assert_allclose(np.mean(eps < 1, axis=0), norm.cdf(1), atol=0.01)
+    assert len(np.unique(np.asarray(quasi_normal(KEY, 64, 1, jnp.float64)))) == 64
     assert quasi_normal(KEY, 5, 0, jnp.float64).shape == (5, 0)
-    assert quasi_normal(KEY, 5, 2, jnp.float64).shape == (5, 2)
+    assert quasi_normal(KEY, 3, 2, jnp.float64).shape == (3, 2)  # too few for the moments
+    assert not np.allclose(np.abs(quasi_normal(KEY, 1, 1, jnp.float64)), 1)
+
+
+def test_a_joint_posterior_has_the_variance_of_a_few_draws():
+    model = random_model("id-dgp")
+    output = model.output
+    q = shaken(Joint.start((output.features.num_blocks, 1, output.q.mean.shape[-1]), 0.3, "float64"), 0.5, RNG)
+    joint = eqx.tree_at(lambda m: m.layers[-1].q, model, q)
+    eps = quasi_normal(KEY, 32, sum(model.hidden_widths), jnp.float64)
+    inputs, mean, var = joint.propagate([eps[:, None]], jnp.asarray(X))[-1]
+    few_inputs, few_mean, few_var = joint.propagate([eps[:, None]], jnp.asarray(X), 4)[-1]
+    np.testing.assert_array_equal(few_inputs, inputs)
+    np.testing.assert_allclose(few_mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(few_var, np.broadcast_to(np.mean(var[:4], axis=0), var.shape), rtol=1e-9)
+    # Blocks that are independent cost little, and every draw has its own variance.
+    np.testing.assert_array_equal(*(model.propagate([eps[:, None]], jnp.asarray(X), num)[-1][2] for num in (None, 4)))

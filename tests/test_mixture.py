@@ -83,3 +83,14 @@ def test_crps_is_the_integral_of_the_squared_difference_of_distributions():
         below = np.stack([np.asarray(mixture.cdf(jnp.full((4, 1), v)))[:, 0] for v in t[::40]], axis=1)
         expected = np.trapezoid((below - (t[::40] >= y)) ** 2, t[::40], axis=1)
         np.testing.assert_allclose(mixture.crps(jnp.asarray(y))[:, 0], expected, atol=0.02)
+
+
+def test_crps_of_many_components_agrees_with_that_by_pairs():
+    rng = np.random.default_rng(1)
+    scales = np.repeat(rng.uniform(0.3, 4, 5), 32)[:, None, None]
+    many = Mixture(jnp.asarray(rng.normal(size=(160, 3, 1))), jnp.asarray(np.broadcast_to(scales**2, (160, 3, 1))))
+    error = many._half_distance() - many._half_distance_by_pairs()
+    assert np.abs(error / many.std()).max() < 1e-4
+    y = jnp.zeros((3, 1))
+    apart = jnp.mean(jnp.abs(many.means), axis=0)  # by Jensen, E|Y - 0| is at least the mean of |means|
+    assert np.all(many.crps(y) > apart - many._half_distance_by_pairs() - 1e-3)

@@ -107,6 +107,14 @@ def test_whitened_covariances_agree_with_dense_algebra(name):
     np.testing.assert_allclose(A.T @ A, Kuf.T @ np.linalg.solve(Kuu, Kuf), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", FEATURES)
+def test_projections_are_products_with_the_whitened_features(name):
+    features, kernel, X = make(name)
+    weights = jnp.asarray(np.random.default_rng(1).normal(size=(3, features.num_features)))
+    projected = eqx.filter_jit(lambda f, k, x: f.project(k, weights, x))(features, kernel, X)
+    np.testing.assert_allclose(projected, weights @ features.whitened(kernel, X), rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", sorted(set(FEATURES) - APPROXIMATE))
 def test_marginals_agree_with_dense_algebra(name, kind):

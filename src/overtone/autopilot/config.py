@@ -72,7 +72,8 @@ class Config:
     n_samples: the draws of the hidden layers in a step of training; None is 4 for the closed form, where each draw is
         scored by what the others say (so there are at least two), and 1 otherwise.
     learning_rate: the rate of Adam; None is 0.05 for Fourier features and 0.01 for points, which are less steady.
-    n_predict_samples: the number of Gaussians in the predictive mixture.
+    n_predict_samples: the draws of the hidden layers in a prediction; None is 64, or 32 and at least two for each unit
+        where there are 8 hidden units or more.
     missing: what to do about rows with missing inputs. "error" names the columns; "drop" trains without such rows, and
         predicts nothing (NaN, or an empty cell) for them; "mean" fills in the mean of the training rows.
     dtype: "float32" or "float64".
@@ -99,7 +100,7 @@ class Config:
     batch_size: int = 512
     learning_rate: float | None = None
     n_samples: int | None = None
-    n_predict_samples: int = 64
+    n_predict_samples: int | None = None
     missing: str = "error"
     dtype: str = "float32"
     random_state: int = 0
@@ -110,9 +111,8 @@ class Config:
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
-        for name in ("batch_size", "n_predict_samples"):
-            _check_whole(name, getattr(self, name))
-        for name in ("hidden_width", "n_projections", "max_steps", "n_samples"):
+        _check_whole("batch_size", self.batch_size)
+        for name in ("hidden_width", "n_projections", "max_steps", "n_samples", "n_predict_samples"):
             if getattr(self, name) is not None:
                 _check_whole(name, getattr(self, name))
         for name in ("n_layers", "n_inducing"):

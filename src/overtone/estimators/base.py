@@ -179,9 +179,9 @@ class DeepGPEstimator(BaseEstimator):
     def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
         with jax.enable_x64(True), one_blas_thread():
-            key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
-            draws = num_samples if self.model_.hidden_widths else 1
-            parts = predictions.over_rows(partial(compute, self.model_, key, num_samples), Z, *others, draws=draws)
+            key = jax.random.key(self.config_.random_state)
+            draws = self.config_.n_predict_samples or predictions.usual_draws(self.model_)
+            parts = predictions.over_rows(partial(compute, self.model_, key, draws), Z, *others, draws=draws)
         return tuple(with_missing_rows(part, gaps) for part in parts)
 
     def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:

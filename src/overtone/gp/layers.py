@@ -107,6 +107,17 @@ class Layer(AbstractLayer):
         mean, var = self.features.marginals(self.kernel, self.q, H)
         return mean + self.mean_function(Z), var + self.noise
 
+    @property
+    def is_joint(self) -> bool:
+        """Whether q has one covariance over several blocks of features."""
+        return len(self.q.mean) < self.features.num_blocks
+
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]:
+        """Return the mean of f(x) under q."""
+        Z, H = self.at(X)
+        weights = jnp.swapaxes(self.q.mean, 0, 1).reshape(self.num_outputs, -1)
+        return self.features.project(self.kernel, weights, H).T + self.mean_function(Z)
+
     def kl(self, addends=1.0):
         return self.q.kl()
 

@@ -22,6 +22,7 @@ from overtone.gp.predictive.mixture import Mixture
 from overtone.numerics.params import unwrap
 
 START_ROWS = 100_000  # at most, to find out where layers start
+VARIANCE_DRAWS = 4  # in prediction, for the variance of a joint posterior, which hardly differs from draw to draw
 
 
 class DeepGP(eqx.Module):
@@ -75,17 +76,21 @@ class DeepGP(eqx.Module):
         ]
 
     def propagate(
-        self, noise: Sequence[Float[Array, "S #N _"]], X: Float[Array, "N D"]
+        self, noise: Sequence[Float[Array, "S #N _"]], X: Float[Array, "N D"], variance_draws: int | None = None
     ) -> list[tuple[Float[Array, "#S N _"], Float[Array, "#S N _"], Float[Array, "#S N _"]]]:
         """Return each layer's inputs, drawn through the layers below, and its mean and variance there.
 
         noise[l] holds the standard normal draws for hidden layer l, for S samples and for each row, or
-        with N = 1 the same draw for every row.
+        with N = 1 the same draw for every row. With `variance_draws`, a joint posterior of the last layer, whose
+        variance would take nearly all the time, has one variance for all draws of a row: the mean over the first ones.
         """
         H, marginals = X[None], []
         for layer, eps in zip(self.layers, (*noise, None), strict=True):
-            flat = layer(H.reshape(-1, H.shape[-1]))
-            mean, var = (m.reshape(*H.shape[:2], -1) for m in flat)
+            if eps is None and variance_draws is not None and layer.main.is_joint:
+                mean, var = _over_draws(layer.main.mean, H), _over_draws(layer, H[:variance_draws])[1]
+                var = jnp.broadcast_to(jnp.mean(var, axis=0), mean.shape)
+            else:
+                mean, var = _over_draws(layer, H)
             marginals.append((H, mean, var))
             if eps is not None:
                 H = mean + jnp.sqrt(var) * eps
@@ -94,15 +99,15 @@ class DeepGP(eqx.Module):
     def likelihood_at(self, inputs: Float[Array, "S N D"]) -> AbstractLikelihood:
         """Return the likelihood of rows with these inputs of the output layer."""
 
-        def whitened() -> Float[Array, "M R"]:
+        def project(weights: Float[Array, "K M"]) -> Float[Array, "K R"]:
             _, H = self.output.at(inputs.reshape(-1, inputs.shape[-1]))
-            return self.output.features.whitened(self.output.kernel, H) / jnp.sqrt(self.output.kernel.diag(H))
+            return self.output.features.project(self.output.kernel, weights, H) / jnp.sqrt(self.output.kernel.diag(H))
 
-        return self.likelihood.at(whitened, inputs.shape[:-1])
+        return self.likelihood.at(project, inputs.shape[:-1])
 
     def likelihood_with(self, A: Float[Array, "M R"], H: Float[Array, "R J"]) -> AbstractLikelihood:
         """Return the likelihood of rows with these inputs and whitened features of the output layer."""
-        return self.likelihood.at(lambda: A / jnp.sqrt(self.output.kernel.diag(H)), A.shape[1:])
+        return self.likelihood.at(lambda weights: weights @ A / jnp.sqrt(self.output.kernel.diag(H)), A.shape[1:])
 
     def kl(self) -> Float[Array, ""]:
         """Return the divergence of all layers and of the likelihood's own functions."""
@@ -139,7 +144,12 @@ def _shared_passes(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], num
     """
     widths = model.hidden_widths
     eps = quasi_normal(key, num_samples if widths else 1, sum(widths), X.dtype)
-    return model.propagate(jnp.split(eps[:, None], np.cumsum(widths, dtype=int), axis=-1)[:-1], X)
+    return model.propagate(jnp.split(eps[:, None], np.cumsum(widths, dtype=int), axis=-1)[:-1], X, VARIANCE_DRAWS)
+
+
+def _over_draws(function: Callable, H: Float[Array, "S N D"]) -> Any:
+    """Return function(H), a tree of arrays (S, N, P), for a function of rows."""
+    return jax.tree.map(lambda leaf: leaf.reshape(*H.shape[:2], -1), function(H.reshape(-1, H.shape[-1])))
 
 
 def predict(
@@ -189,15 +199,23 @@ def _through(model: DeepGP, H: Float[Array, "N D"], draw_layer: Callable, keys: 
 
 
 def quasi_normal(key: PRNGKeyArray, num: int, dim: int, dtype) -> Float[Array, "num dim"]:
-    """Return standard normal draws from a Sobol sequence with a random digital shift: even, and unbiased."""
+    """Return even standard normal draws: a Sobol sequence with a random digital shift, and its mirror image.
+
+    With two draws for each dimension or more, their mean is 0 and their covariance I, so that the mean of whatever is
+    quadratic in them is exact.
+    """
     if dim == 0:
         return jnp.zeros((num, 0), dtype)
-    sobol = qmc.Sobol(dim, scramble=False, bits=30).random_base2((num - 1).bit_length())[:num]
+    distinct = num if dim == 1 else -(-num // 2)  # on a line, mirror images may fall on one another
+    sobol = qmc.Sobol(dim, scramble=False, bits=30).random_base2((distinct - 1).bit_length())[:distinct]
     digits = jnp.asarray((sobol * 2**30).astype(np.uint32))
     shift = jax.random.bits(key, (dim,), jnp.uint32) >> 2
     uniform = ((digits ^ shift).astype(dtype) + 0.5) / 2**30
     edge = jnp.finfo(dtype).eps
-    return jax.scipy.special.ndtri(jnp.clip(uniform, edge, 1 - edge))
+    eps = jax.scipy.special.ndtri(jnp.clip(uniform, edge, 1 - edge))
+    if dim > 1:
+        eps = jnp.stack([eps, -eps], axis=1).reshape(-1, dim)[:num]
+    return eps if num < 2 * dim else num**0.5 * jnp.linalg.qr(eps - jnp.mean(eps, axis=0))[0]
 
 
 def columns(y: Any) -> np.ndarray:

@@ -42,7 +42,7 @@ class AbstractGaussian(eqx.Module):
 
     def project(self, A: Float[Array, "BM N"]) -> Float[Array, "N P"]:
         """Return A^T m."""
-        return jnp.einsum("bmn,bpm->np", self._blocks(A), self.mean)
+        return (jnp.swapaxes(self.mean, 0, 1).reshape(self.mean.shape[1], -1) @ A).T
 
     def spread(self, A: Float[Array, "BM N"]) -> Float[Array, "N P"]:
         """Return the sum over blocks of A^T S A, for each column of A."""

@@ -15,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 from overtone.gp import model as deep
 from overtone.gp.model import DeepGP, columns
 from overtone.gp.pathwise import draw_paths, follow
-from overtone.numerics.compiling import one_blas_thread, quickly_compiled
+from overtone.numerics.compiling import one_blas_thread, quickly_compiled, well_compiled
 from overtone.numerics.params import unwrap
 
 CHUNK_ROWS, CHUNK_PRODUCTS = (
@@ -24,7 +24,7 @@ CHUNK_ROWS, CHUNK_PRODUCTS = (
 )  # rows, and rows times draws, at most: more do not fit into the processor's cache
 
 
-def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int = 64, offset: Any = 0.0) -> Any:
+def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int | None = None, offset: Any = 0.0) -> Any:
     """Return the predictive distribution of y at the rows of X (N, D): a `Mixture`, `Counts` or `Classes`.
 
     Its methods (mean, std, cdf, quantile, log_prob and so on) return arrays of shape (N, P). An offset (N, 1) is added
@@ -33,12 +33,21 @@ def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int = 64, 
     with jax.enable_x64(True), one_blas_thread():
         X = np.asarray(X, dtype_of(model))
         offset = np.broadcast_to(np.asarray(offset, X.dtype), (len(X), 1))
-        draws = num_samples if model.hidden_widths else 1
-        rows = over_rows(lambda *chunk: _predict(model, key, num_samples, *chunk), X, offset, draws=draws)
+        draws = num_samples or usual_draws(model)
+        rows = over_rows(lambda *chunk: _predict(model, key, draws, *chunk), X, offset, draws=draws)
         return jax.tree.map(lambda leaf: jax.device_put(leaf.astype(X.dtype)), rows)
 
 
-@quickly_compiled
+def usual_draws(model: DeepGP) -> int:
+    """Return how many draws of the hidden layers a prediction has, unless a number is given.
+
+    The effects of many units add up to something smooth, whose moments need two draws for each unit.
+    """
+    width = sum(model.hidden_widths)
+    return 1 if width == 0 else 64 if width < 8 else max(32, 2 * width)
+
+
+@well_compiled
 def _predict(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
     return deep.predict(model, key, X, num_samples=num_samples, offset=offset)
 
@@ -94,33 +103,33 @@ def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) 
     return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-2), *parts)
 
 
-@quickly_compiled
+@well_compiled
 def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
     """Return mean and standard deviation of y."""
     distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
     return distribution.mean(), distribution.std()
 
 
-@quickly_compiled
+@well_compiled
 def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X, offset):
     """Return quantiles of y, of shape (levels, N, P)."""
     distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
     return (jax.vmap(distribution.quantile)(levels),)
 
 
-@quickly_compiled
+@well_compiled
 def probabilities(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
     """Return the probability of each class."""
     return (deep.predict(model, key, X, num_samples=num_samples).mean(),)
 
 
-@quickly_compiled
+@well_compiled
 def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
     """Return log p(y) for each row and output."""
     return (deep.log_density(model, key, X, y, num_samples=num_samples),)
 
 
-@quickly_compiled
+@well_compiled
 def scores(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, offset):
     """Return the mean, log p(y), P(Y < y) and the continuous ranked probability score for each row and output."""
     distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)

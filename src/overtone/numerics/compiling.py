@@ -47,6 +47,12 @@ def quickly_compiled(function: Callable) -> Callable:
 
 
 @lru_cache(maxsize=64)
+def well_compiled(function: Callable) -> Callable:
+    """Return the same for a program that may run for long; usable as a decorator."""
+    return wraps(function)(lambda *arguments, **named: compiled(function)(*arguments, **named))
+
+
+@lru_cache(maxsize=64)
 def _is_known(option: str, value: Any) -> bool:
     try:
         jax.jit(lambda x: x, compiler_options={option: value})(0.0)

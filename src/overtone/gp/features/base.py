@@ -85,6 +85,20 @@ class AbstractInducingFeatures(eqx.Module):
         """Return A = R^-1 Kuf with R R^T = Kuu, the covariance of the whitened variables with f(x)."""
         return self.Kuu(kernel).whiten(self.Kuf(kernel, X))
 
+    def basis(self, kernel: AbstractKernel, X: Float[Array, "N D"]) -> Float[Array, "K N"]:
+        """Return functions that the whitened features are combinations of, and that are quicker to compute, if any."""
+        return self.whitened(kernel, X)
+
+    def in_basis(self, kernel: AbstractKernel, weights: Float[Array, "R M"]) -> Float[Array, "R K"]:
+        """Return combinations of whitened features as combinations of the basis."""
+        return weights
+
+    def project(
+        self, kernel: AbstractKernel, weights: Float[Array, "R M"], X: Float[Array, "N D"]
+    ) -> Float[Array, "R N"]:
+        """Return combinations of whitened features, weights A."""
+        return self.in_basis(kernel, weights) @ self.basis(kernel, X)
+
     def marginals(
         self, kernel: AbstractKernel, q: AbstractGaussian, X: Float[Array, "N D"]
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
@@ -150,6 +164,15 @@ class PerDimension(AbstractInducingFeatures):
         columns = X.T[:, :, None]
         Kuf = jax.vmap(lambda f, k, x: f.Kuf(k, x))(self.parts, _parts(kernel), columns)
         return Kuf.reshape(-1, X.shape[0])
+
+    def basis(self, kernel, X):
+        parts = jax.vmap(lambda f, k, x: f.basis(k, x[:, None]))(self.parts, _parts(kernel), X.T)
+        return parts.reshape(-1, X.shape[0])
+
+    def in_basis(self, kernel, weights):
+        blocks = jnp.moveaxis(weights.reshape(len(weights), self.num_dims, -1), 1, 0)
+        parts = jax.vmap(lambda f, k, w: f.in_basis(k, w))(self.parts, _parts(kernel), blocks)
+        return jnp.moveaxis(parts, 0, 1).reshape(len(weights), -1)
 
     def marginals(self, kernel, q, X):
         if len(q.mean) != self.num_dims:

@@ -80,9 +80,24 @@ class PinnedFourier(AbstractInducingFeatures):
         kernel = self._checked(kernel)
         positions = self._at(kernel, x)
         constants = ends(type(kernel), self.num_frequencies, positions.rho, precision)
+        return self._combined(kernel, constants, self._parts(kernel, constants, positions))
+
+    def basis(self, kernel, X):
+        kernel = self._checked(kernel)
+        return self._parts(kernel, self._constants(kernel), self._at(kernel, X[:, 0]))
+
+    def in_basis(self, kernel, weights):
+        kernel, num_parts = self._checked(kernel), 2 * self.num_frequencies + 1 + 4 * self.num_states
+        return weights @ self._combined(kernel, self._constants(kernel), jnp.eye(num_parts, dtype=weights.dtype))
+
+    def _constants(self, kernel: AbstractMatern) -> Ends:
+        return ends(type(kernel), self.num_frequencies, kernel.rate * self.width, self.a.dtype)
+
+    def _parts(self, kernel: AbstractMatern, constants: Ends, positions: Positions) -> Float[Array, "K N"]:
+        """Return sinusoids and extrapolations, of which the features are combinations."""
         waves: Any = sinusoids(positions.position, self.num_frequencies)
         e = extrapolations(type(kernel), constants, positions, (constants.B * constants.amplitude) @ waves)
-        return self._combined(kernel, constants, jnp.concatenate([waves * (positions.beyond == 0), *e]))
+        return jnp.concatenate([waves * (positions.beyond == 0), *e])
 
     def _combined(self, kernel: AbstractMatern, constants: Ends, parts: Float[Array, "K R"]) -> Float[Array, "M R"]:
         """Return the features, or anything linear in them, from the same of sinusoids and extrapolations.
@@ -154,7 +169,7 @@ class PinnedFourier(AbstractInducingFeatures):
         """Return the mean of f(x) under q, the variance that comes from q, and the variance that is unexplained."""
         kernel = self._checked(kernel)
         positions = self._at(kernel, X[:, 0])
-        constants = ends(type(kernel), self.num_frequencies, positions.rho, self.a.dtype)
+        constants = self._constants(kernel)
         mean, spread, left = pinned_marginals(type(kernel), constants, positions, q)
         return (jnp.sqrt(kernel.variance) * mean).T, (kernel.variance * spread).T, kernel.variance * left
 

@@ -32,8 +32,10 @@ class AbstractFamily(eqx.Module):
     counts: ClassVar[bool] = False  # are targets counts, with columns of log exposures behind them?
 
     @abstractmethod
-    def at(self, whitened: Callable[[], Float[Array, "M R"]], shape: tuple[int, ...]) -> "AbstractLikelihood":
-        """Return the likelihood of rows of this shape, whose whitened features of variance 1 can be computed."""
+    def at(
+        self, project: Callable[[Float[Array, "K M"]], Float[Array, "K R"]], shape: tuple[int, ...]
+    ) -> "AbstractLikelihood":
+        """Return the likelihood of rows of this shape; project(W) is W A, with whitened features A of variance 1."""
 
     @abstractmethod
     def initialised(self, y: np.ndarray, num_features: int, dtype: Any) -> "AbstractFamily":
@@ -68,7 +70,7 @@ class AbstractLikelihood(AbstractFamily):
 
     joint: ClassVar[bool] = False  # does a target depend on several functions?
 
-    def at(self, whitened, shape):
+    def at(self, project, shape):
         return self
 
     @property

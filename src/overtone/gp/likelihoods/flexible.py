@@ -78,10 +78,10 @@ class FlexibleNoise(AbstractFamily):
         """The harmonic mean of the components' variances, where the features say nothing."""
         return 1 / jnp.sum(jax.nn.softmax(self.base[0], axis=0) * jnp.exp(-self.base[2]), axis=0)
 
-    def at(self, whitened, shape):
-        A = whitened()
-        scales = jnp.asarray(PRIOR_SCALES, A.dtype)[:, None, None, None]
-        values = self.base[..., None] + scales * (self.weight @ A)
+    def at(self, project, shape):
+        scales = jnp.asarray(PRIOR_SCALES, self.base.dtype)[:, None, None, None]
+        projected = project(self.weight.reshape(-1, self.weight.shape[-1]))
+        values = self.base[..., None] + scales * projected.reshape(*self.base.shape, -1)
         log_weights, means, log_variances = (jnp.moveaxis(v, 1, 2).reshape(len(v), *shape, -1) for v in values)
         return MixtureNoise(jax.nn.log_softmax(log_weights, axis=0), means, NOISE_FLOOR + jnp.exp(log_variances))
 

@@ -13,6 +13,8 @@ from jaxtyping import Array, Float
 from overtone.numerics.roots import increasing_root
 
 MAX_QUANTILE_STEPS = 60
+MAX_PAIRED = 64  # components whose pairs are gone through one by one
+NUM_NODES, REACH = 64, 16  # of a rule for all distributions, and how far it goes, in standard deviations
 
 
 def average(values: Float[Array, "S N P"], log_weights: Float[Array, "S N P"] | None) -> Float[Array, "N P"]:
@@ -58,34 +60,70 @@ class Mixture(eqx.Module):
 
         Y and Y' are independent draws of the mixture.
         """
+        half_distance = self._half_distance_by_pairs() if len(self.means) <= MAX_PAIRED else self._half_distance()
+        return self._average(_mean_absolute(jnp.asarray(y) - self.means, self.variances)) - half_distance
+
+    def _half_distance_by_pairs(self) -> Float[Array, "N P"]:
+        """Return E|Y - Y'| / 2 of independent draws, over all pairs of components."""
 
         def distance_to_all(component):
             mean, var = component
             return self._average(_mean_absolute(self.means - mean, self.variances + var))
 
-        between_draws = self._average(jax.lax.map(distance_to_all, (self.means, self.variances)))
-        return self._average(_mean_absolute(jnp.asarray(y) - self.means, self.variances)) - 0.5 * between_draws
+        return 0.5 * self._average(jax.lax.map(distance_to_all, (self.means, self.variances)))
+
+    def _half_distance(self) -> Float[Array, "N P"]:
+        """Return the same of many components, the integral of F (1 - F): the trapezoidal rule in arsinh of x."""
+        mean, std = self.mean(), self.std()
+        end = np.arcsinh(REACH)
+        t = jnp.asarray(np.linspace(-end, end, NUM_NODES), mean.dtype)
+
+        def integrand(t):
+            below = self.cdf(mean + std * jnp.sinh(t))
+            return below * (1 - below) * jnp.cosh(t)
+
+        return std * jnp.sum(jax.lax.map(integrand, t), axis=0) * (t[1] - t[0])
 
     def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
-        """Return the value below which a share `level` of the mass lies, by Newton's method.
+        """Return the value below which a share `level` of the mass lies."""
+        return self.at_score(jnp.full(self.means.shape[1:], jax.scipy.special.ndtri(level), self.means.dtype))
 
-        The mixture's quantile lies between the smallest and the largest of its components'.
+    def score(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
+        """Return the normal score of y, Phi^-1(F(y)), which is accurate in both tails."""
+        below, above = (self._tail(jnp.asarray(y), side) for side in (1, -1))
+        return jnp.where(below < above, _score(below), -_score(above))
+
+    def _tail(self, y: Float[Array, "N P"], side: Float[Array, "N P"] | int) -> Float[Array, "N P"]:
+        """Return P(Y <= y) where side is 1, and P(Y > y) where it is -1."""
+        return self._average(jax.scipy.special.ndtr(side * (y - self.means) / jnp.sqrt(self.variances)))
+
+    def at_score(self, score: Float[Array, "N P"]) -> Float[Array, "N P"]:
+        """Return the values of which these are the normal scores, by Newton's method on scores, nearly straight lines.
+
+        A quantile of the mixture lies between the smallest and the largest of its components'.
         """
         flat = jax.tree.map(lambda a: a.reshape(len(a), 1, -1), self)  # one long loop over rows and outputs
-        std, eps = jnp.sqrt(flat.variances), jnp.finfo(self.means.dtype).eps
-        component_quantiles = flat.means + std * jax.scipy.stats.norm.ppf(level)
-        low, high = component_quantiles.min(axis=0), component_quantiles.max(axis=0)
-        start = jnp.clip(flat.mean() + flat.std() * jax.scipy.stats.norm.ppf(level), low, high)
+        score, std = score.reshape(1, -1), jnp.sqrt(flat.variances)
+        side, eps = jnp.where(score < 0, 1, -1).astype(std.dtype), jnp.finfo(std.dtype).eps
+        of_components = flat.means + std * score
+        low, high = of_components.min(axis=0), of_components.max(axis=0)
+        start = jnp.clip(flat.mean() + flat.std() * score, low, high)
         tolerance = eps * (2 * jnp.abs(start) + 32 * flat.std())
 
         def excess(x):
-            z = (x - flat.means) / std
-            excess = flat._average(jax.scipy.special.ndtr(z)) - level
-            density = flat._average(jax.scipy.stats.norm.pdf(z) / std)
-            return excess, density, jnp.abs(excess) <= 8 * eps * level
+            tail = flat._tail(x, side)
+            found = side * _score(tail)
+            density = flat._average(jax.scipy.stats.norm.pdf((x - flat.means) / std) / std)
+            slope = density / jax.scipy.stats.norm.pdf(found)
+            return found - score, slope, jnp.abs(found - score) <= 8 * eps
 
-        quantile = increasing_root(excess, low, high, start, tolerance, MAX_QUANTILE_STEPS)
-        return quantile.reshape(self.means.shape[1:])
+        value = increasing_root(excess, low, high, start, tolerance, MAX_QUANTILE_STEPS)
+        return value.reshape(self.means.shape[1:])
+
+
+def _score(share: Float[Array, "N P"]) -> Float[Array, "N P"]:
+    """Return Phi^-1 of a share, which is finite for the smallest ones too."""
+    return jax.scipy.special.ndtri(jnp.maximum(share, jnp.finfo(share.dtype).tiny))
 
 
 def _mean_absolute(mean: Array, var: Array) -> Array:
