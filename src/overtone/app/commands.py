@@ -135,7 +135,7 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
 def predict(arguments: argparse.Namespace) -> None:
     """Write a table with columns of predictions added."""
     model, encoder = loading.load_model(arguments.model)
-    num_rows = 0
+    num_rows, outside = 0, np.zeros(1 + model.n_features_in_, int)
     with table_writer(arguments.out) as write:
         for seed, chunk in enumerate(read_chunks(arguments.table)):
             try:
@@ -149,7 +149,8 @@ def predict(arguments: argparse.Namespace) -> None:
             if arguments.out.endswith(".parquet"):
                 chunk = encoder.with_parsed_numbers(chunk, *filter(None, [model.exposure_]))
             write(chunk.with_columns([pl.Series(name, values).set(gaps, None) for name, values in columns.items()]))
-            num_rows += len(X)
+            num_rows, outside = num_rows + len(X), outside + model.count_outside(X[~gaps.to_numpy()])
+    loading.log_outside(model, outside, num_rows)
     print(f"{num_rows} rows\nWritten: {arguments.out}")
 
 

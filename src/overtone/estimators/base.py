@@ -19,6 +19,8 @@ from overtone.autopilot.plan import plan
 from overtone.autopilot.record import Plan
 from overtone.autopilot.train import Run, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
+from overtone.estimators.draws import FunctionDraws
+from overtone.estimators.ranges import count_outside, warn_of_rows_outside
 from overtone.gp import diagnostics
 from overtone.gp.maps import Affine, unit_interval
 from overtone.gp.model import DeepGP
@@ -44,29 +46,6 @@ FAR_AWAY = 1e6  # data ranges, to which inputs are clipped: a GP is back at its 
 DEFAULTS = {"self": Parameter.empty, **{f.name: f.default for f in fields(Config)}, "verbose": False}
 KINDS = {"self": Parameter.POSITIONAL_OR_KEYWORD, "method": Parameter.POSITIONAL_OR_KEYWORD}
 SIGNATURE = Signature([Parameter(n, KINDS.get(n, Parameter.KEYWORD_ONLY), default=d) for n, d in DEFAULTS.items()])
-
-
-class FunctionDraws:
-    """Draws of a model's functions, to be evaluated anywhere."""
-
-    def __init__(self, functions: predictions.Functions, inputs: Callable, in_units: Callable):
-        """Take what makes of rows what the model sees, and where they have gaps, and what the user sees of results."""
-        self.functions, self._inputs, self._in_units = functions, inputs, in_units
-
-    def __call__(self, X) -> np.ndarray:
-        """Return what each draw expects of y at the rows of X, in the user's units: (N, n), or (N, P, n) for several.
-
-        Of classes these are probabilities (N, C, n).
-        """
-        return self._in_units(np.moveaxis(self._values(X)[0], 0, -1))
-
-    def layers(self, X) -> list[np.ndarray]:
-        """Return the values (N, units, n) of each layer's functions, in the model's own units."""
-        return [np.moveaxis(values, 0, -1) for values in self._values(X)[1:]]
-
-    def _values(self, X) -> list[np.ndarray]:
-        Z, gaps = self._inputs(X)
-        return [with_missing_rows(part, gaps) for part in self.functions.layers(Z)]
 
 
 class DeepGPEstimator(BaseEstimator):
@@ -161,6 +140,17 @@ class DeepGPEstimator(BaseEstimator):
         functions = predictions.sample_functions(model, n, key=key, prior=prior)
         return FunctionDraws(functions, self._inputs, self._in_units)
 
+    def count_outside(self, X) -> np.ndarray:
+        """Return how many rows of X lie outside the range of the training inputs, then how many along each input."""
+        Z, gaps = self._inputs(X)
+        return count_outside(Z[~gaps])
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the inputs; where they have none, x1, x2 and so on."""
+        given = self.encoder_.inputs if self.encoder_ else getattr(self, "feature_names_in_", ())
+        return [str(name) for name in given] or [f"x{i + 1}" for i in range(self.n_features_in_)]
+
     def outside_fraction(self, X) -> list[float]:
         """Return the share of each layer's inputs outside the interval of its Fourier features."""
         return self._diagnose(diagnostics.outside_fraction, X)
@@ -176,8 +166,10 @@ class DeepGPEstimator(BaseEstimator):
             key = jax.random.key(self.config_.random_state)
             return [float(share) for share in quickly_compiled(compute)(self.model_, key, jnp.asarray(Z))]
 
-    def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _over_rows(self, compute, X, *others: np.ndarray, warn: bool = False) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
+        if warn:
+            warn_of_rows_outside(count_outside(Z[~gaps]), len(Z), self.input_names)
         with jax.enable_x64(True), one_blas_thread():
             key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
             draws = num_samples if self.model_.hidden_widths else 1
