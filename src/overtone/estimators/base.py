@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from overtone.autopilot.config import PARAMETERS, Config
 from overtone.autopilot.plan import plan
 from overtone.autopilot.record import Plan
-from overtone.autopilot.train import Run, train
+from overtone.autopilot.train import Run, refitted, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import count_outside, warn_of_rows_outside
@@ -40,7 +40,6 @@ log = logging.getLogger(__name__)
 DIAGNOSED_ROWS = 10_000  # at most
 PRECISIONS = (np.float64, np.float32)  # inputs are taken as they are; anything else becomes the first
 FAR_AWAY = 1e6  # data ranges, to which inputs are clipped: a GP is back at its prior long before
-
 
 # The fields of Config, of which only the method may come without its name.
 DEFAULTS = {"self": Parameter.empty, **{f.name: f.default for f in fields(Config)}, "verbose": False}
@@ -95,6 +94,21 @@ class DeepGPEstimator(BaseEstimator):
             self.plan_.reasons["n_layers"] = self.history_.choice
         return self
 
+    def refit(self, X, y, **exposure: Any) -> bool:
+        """Fit an exact GP, or a model's output layer, again to its rows and new ones, and return whether this was done.
+
+        It is not where q(v) was trained by Adam, or where rows lie outside the range that an output layer knows.
+        """
+        Y, values = self._targets(X, y, **exposure), self.inputs(X)
+        kept = ~np.isnan(values).any(axis=1)
+        exact = self.plan_.exact_kernel and len(self.model_.layers) == 1
+        scaling = unit_interval(values[kept]) if exact else self.x_scaling_
+        Z = scaling.columns(values[kept], self.config_.dtype)
+        if self.plan_.output == "adam" or count_outside(Z)[0]:
+            return False
+        self.model_, self.x_scaling_ = refitted(self.plan_, self.model_, Z, Y[kept]), scaling
+        return True
+
     @property
     def target_names(self) -> list[str]:
         """The names of the targets; where they have none, y, or y1, y2 and so on."""
@@ -142,8 +156,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def count_outside(self, X) -> np.ndarray:
         """Return how many rows of X lie outside the range of the training inputs, then how many along each input."""
-        Z, gaps = self._inputs(X)
-        return count_outside(Z[~gaps])
+        return count_outside(self._inputs(X)[0])  # rows with gaps are zeros
 
     @property
     def input_names(self) -> list[str]:
@@ -169,7 +182,7 @@ class DeepGPEstimator(BaseEstimator):
     def _over_rows(self, compute, X, *others: np.ndarray, warn: bool = False) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
         if warn:
-            warn_of_rows_outside(count_outside(Z[~gaps]), len(Z), self.input_names)
+            warn_of_rows_outside(count_outside(Z), len(Z), self.input_names)
         with jax.enable_x64(True), one_blas_thread():
             key, num_samples = jax.random.key(self.config_.random_state), self.config_.n_predict_samples
             draws = num_samples if self.model_.hidden_widths else 1
@@ -266,6 +279,9 @@ class DeepGPEstimator(BaseEstimator):
         if not isinstance(model.model_, DeepGP):
             raise files.FileError("it holds something else than a model.")
         return model
+
+    def _targets(self, X, y, **exposure: Any) -> Any:
+        """Return targets in the form that the model was trained on."""
 
     def _in_units(self, values: np.ndarray) -> Any:
         """Return expectations of targets (N, P, ...) in the user's units."""
