@@ -280,7 +280,7 @@ class DeepGPEstimator(BaseEstimator):
             raise files.FileError("it holds something else than a model.")
         return model
 
-    def _targets(self, X, y, **exposure: Any) -> Any:
+    def _targets(self, *rows: Any, **exposure: Any) -> Any:
         """Return targets in the form that the model was trained on."""
 
     def _in_units(self, values: np.ndarray) -> Any:
