@@ -10,7 +10,7 @@ from overtone.gp.features import BandLimited, PinnedFourier
 from overtone.gp.kernels import Matern32
 from overtone.gp.variational import Full
 from overtone.inference.collapsed import best_scales
-from overtone.sklearn import DeepGPRegressor
+from overtone.sklearn import DeepGPRegressor, OutsideRangeWarning
 
 RNG = np.random.default_rng(0)
 
@@ -72,7 +72,8 @@ def test_a_band_of_waves_is_found_out_and_fitted_to_its_last_digits():
     error = mean - waves(new)
     assert np.sqrt(np.mean(error**2)) < 1e-4
     assert 0.5e-4 < np.median(std) < 2e-4  # about the noise
-    beyond = model.predict(np.array([[2.0]]), return_std=True)[1]
+    with pytest.warns(OutsideRangeWarning):
+        beyond = model.predict(np.array([[2.0]]), return_std=True)[1]
     assert beyond > 0.3  # it does not think that it knows what happens elsewhere
     draws = model.sample_functions(20)(new[:, None])
     assert np.abs(draws - mean[:, None]).max() < 1e-3

@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from time import perf_counter, sleep
 
@@ -15,6 +16,7 @@ import pytest
 
 from overtone.app.cli import main
 from overtone.sklearn import DeepGPRegressor
+from overtone.tables.read import read_chunks
 
 RNG = np.random.default_rng(0)
 OVERTONE = [sys.executable, "-m", "overtone.app.cli"]
@@ -46,6 +48,7 @@ def folder(tmp_path_factory):
     done = run("fit", "train.csv", "--target", "y", "--steps", "100", *QUICK, folder=folder)
     assert done.returncode == 0, done.stderr
     assert "log density" in done.stdout
+    assert "Then the model was fitted to all 300 rows, these among them." in done.stdout
     assert "Written: model.safetensors" in done.stdout
     return folder
 
@@ -84,6 +87,17 @@ def test_evaluate_and_info(folder):
     about = run("info", "model.safetensors", folder=folder).stdout
     assert "target: y" in about
     assert "town=here" in about
+
+
+def test_rows_outside_the_training_range_are_counted_in_one_line(folder, monkeypatch, caplog):
+    pl.DataFrame({"x": [1.0, 12.0, -3.0], "town": ["here"] * 3, "y": [0.0] * 3}).write_csv(folder / "outside.csv")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("overtone.app.commands.read_chunks", partial(read_chunks, rows=1))
+    expected = "2 of 3 rows lie outside the range of the training inputs (by 'x'); predictions there are extrapolated."
+    for command in (["predict", "--out", "outside-predicted.csv"], ["evaluate", "--json"]):
+        caplog.clear()
+        assert main([command[0], "model.safetensors", "outside.csv", *command[1:]]) == 0
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [expected]
 
 
 BAD = {

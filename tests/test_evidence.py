@@ -119,6 +119,7 @@ def test_variances_are_raised_by_the_degrees_of_freedom_of_the_hyperparameters()
     assert raised / float(np.sum(unwrap(again.model.likelihood).noise)) == pytest.approx(40 / 35, rel=0.01)
 
 
+@pytest.mark.filterwarnings("ignore::overtone.sklearn.OutsideRangeWarning")  # few rows do not reach the ends
 @pytest.mark.parametrize("kind", ["constant", "binary", "noise", "few rows"])
 def test_intervals_of_small_tables_cover_what_they_claim(kind):
     """Noise of variance 1 around at most two levels: nothing can be explained but these."""

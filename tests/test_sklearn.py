@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from overtone.autopilot.config import Config
-from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
+from overtone.numerics.params import unwrap
+from overtone.sklearn import DeepGPClassifier, DeepGPRegressor, OutsideRangeWarning
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, size=(60, 2))
@@ -142,11 +143,64 @@ def test_constant_columns_and_targets_simply_work():
 
 def test_far_inputs_and_duplicates_give_finite_answers(fitted):
     far = np.array([[1e300, 0.0], [-1e12, 1e12], [3.1, 3.0]])
-    mean, std = fitted.predict(far, return_std=True)
+    with pytest.warns(OutsideRangeWarning, match="2 of 3 rows"):
+        mean, std = fitted.predict(far, return_std=True)
     assert np.all(np.isfinite(mean))
     assert np.all(std > 0)
     twice = quick(method="dgp").fit(np.repeat(X[:5], 4, axis=0), np.repeat(Y[:5], 4))
-    assert np.all(np.isfinite(twice.predict(X)))
+    with pytest.warns(OutsideRangeWarning):
+        assert np.all(np.isfinite(twice.predict(X)))
+
+
+def test_rows_outside_the_training_range_are_counted_in_one_warning(fitted):
+    low, high = X.min(axis=0), X.max(axis=0)
+    hair, far = 0.04 * (high - low), 0.06 * (high - low)
+    rows = np.stack([low - hair, high + hair, low - far, [high[0], high[1] + far[1]], (low + high) / 2])
+    calls = {
+        "predict": lambda: fitted.predict(rows),
+        "predict_quantiles": lambda: fitted.predict_quantiles(rows),
+        "evaluate": lambda: fitted.evaluate(rows, np.zeros(5)),
+        "evaluate_outputs": lambda: fitted.evaluate_outputs(rows, np.zeros(5)),
+        "score": lambda: fitted.score(rows, np.arange(5)),
+    }
+    for name, call in calls.items():
+        with pytest.warns(OutsideRangeWarning) as caught:
+            call()
+        (warning,) = caught
+        assert "2 of 5 rows lie outside the range of the training inputs (by 'x2' and another input)" in str(
+            warning.message
+        ), name
+    assert caught[0].filename.endswith(("test_sklearn.py", "regressor.py"))
+    np.testing.assert_array_equal(fitted.count_outside(rows), [2, 1, 2])
+    fitted.predict(rows[[0, 1, 4]])  # which warns of nothing
+
+
+def test_a_model_that_is_refitted_knows_all_rows():
+    """Its output layer is that of dense Gaussian conditioning, with the hyperparameters that it had."""
+    x = np.sort(RNG.random(60))[:, None]
+    y, few = np.sin(9 * x[:, 0]), np.r_[0:25, 35:60]
+    model = quick(method="vff", n_inducing=30, max_steps=50, dtype="float64").fit(x[few], y[few])
+    with jax.enable_x64(True):
+        parts = unwrap(model.model_)
+    assert model.refit(x, y)
+    with jax.enable_x64(True):
+        Z = jax.device_put(model.x_scaling_(x))
+        K = np.asarray(parts.output.kernel.gram(Z, Z))
+    target = (y - model.y_scaling_.shift) / model.y_scaling_.scale
+    expected = K @ np.linalg.solve(K + float(parts.likelihood.noise[0]) * np.eye(60), target)
+    np.testing.assert_allclose(model.predict(x), expected * model.y_scaling_.scale + model.y_scaling_.shift, atol=5e-3)
+    assert not model.refit(x + 0.2, y)  # some rows are outside its range
+    assert not quick(method="vff", output="adam", max_steps=2).fit(x, y).refit(x, y)
+
+
+def test_an_exact_process_is_refitted_with_rows_outside_its_range():
+    model = DeepGPRegressor().fit(X[:40], Y[:40])
+    rows = np.concatenate([X, X[:1] + 5])
+    assert model.count_outside(rows)[0] > 0
+    assert model.refit(rows, np.append(Y, 3.0))
+    assert model.count_outside(rows)[0] == 0
+    mean, std = model.predict(rows, return_std=True)
+    assert np.abs(mean[-1] - 3) < 2 * std[-1] < 1
 
 
 def with_value(value):

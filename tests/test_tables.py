@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overtone.tables.columns import MAX_CATEGORIES
+from overtone.tables.columns import MAX_CATEGORIES, Column
 from overtone.tables.encode import Encoder
 from overtone.tables.read import TableError, read_chunks, read_table
 from overtone.tables.targets import canonical_label, class_labels, holds_classes, numeric_target
 
+RNG = np.random.default_rng(0)
 BAD = {
     "empty": (b"", "is empty"),
     "blank": (b"\n\n", "is empty"),
@@ -100,15 +101,18 @@ def test_columns_mean_what_they_look_like():
     }
     encoder = Encoder.fit(pl.DataFrame(text))
     assert [column.kind for column in encoder.columns] == ["time", "number", "boolean", "category"]
-    parts = ["when: trend", "when: time of day", "when: day of week", "when: day of year"]
+    parts = ["when: trend", "when: time of day", "when: day of week"]
+    parts += ["when: day of year, cosine", "when: day of year, sine"]
     assert encoder.inputs == [*parts, "number", "truth", "word=None", "word=blue", "word=red"]
     values = encoder.encode(pl.DataFrame(text))
     np.testing.assert_allclose(np.diff(values[:, 0]), 7 / 24, rtol=1e-9)
     np.testing.assert_allclose(values[:, 1] * 24 % 24, hours.dt.hour().to_numpy(), atol=1e-6)
     np.testing.assert_array_equal(values[:, 2], hours.dt.weekday().to_numpy() - 1)
-    np.testing.assert_array_equal(np.floor(values[:, 3]) + 1, hours.dt.ordinal_day().to_numpy())
-    np.testing.assert_array_equal(values[:2, 5], [1, 0])
-    np.testing.assert_array_equal(values[:3, 6:], [[0, 0, 1], [0, 1, 0], [1, 0, 0]])
+    day = hours.dt.ordinal_day().to_numpy() - 1 + hours.dt.hour().to_numpy() / 24
+    on_circle = np.exp(2j * np.pi * day / 365.2425)
+    np.testing.assert_allclose(values[:, 3:5], np.stack([on_circle.real, on_circle.imag], axis=1), atol=1e-9)
+    np.testing.assert_array_equal(values[:2, 6], [1, 0])
+    np.testing.assert_array_equal(values[:3, 7:], [[0, 0, 1], [0, 1, 0], [1, 0, 0]])
     native = pl.DataFrame({**text, "when": hours, "number": np.arange(rows) / 10})
     np.testing.assert_allclose(encoder.encode(native), values, rtol=1e-12)
     assert Encoder.from_json(encoder.to_json()) == encoder
@@ -120,6 +124,29 @@ def test_a_day_of_hours_has_no_day_of_the_week():
     assert Encoder.fit(pl.DataFrame({"when": day})).inputs == ["when: trend"]
     days = pl.date_range(pl.date(2020, 1, 1), pl.date(2020, 3, 1), "1d", eager=True)
     assert Encoder.fit(pl.DataFrame({"when": days})).inputs == ["when: trend", "when: day of week"]
+
+
+def test_the_turn_of_the_year_is_no_jump_and_even_steps_of_a_cycle_tell_nothing_of_it():
+    frame = frame_of(when=pl.date_range(pl.date(2018, 1, 1), pl.date(2022, 12, 31), "1d", eager=True))
+    values = Encoder.fit(frame).encode(frame)
+    steps = np.linalg.norm(np.diff(values[:, -2:], axis=0), axis=1)
+    assert steps.max() < 2.01 * np.median(steps)  # 31 December to 1 January is a step, or two after a leap year
+    circle = ["when: day of year, cosine", "when: day of year, sine"]
+    for every, expected in (
+        ("1mo", circle),
+        ("1w", circle),
+        ("3mo", circle),
+        ("1y", []),
+        ("1d", ["when: day of week", *circle]),
+    ):
+        dates = pl.date_range(pl.date(1958, 3, 1), pl.date(1988, 12, 31), every, eager=True)
+        assert Encoder.fit(frame_of(when=dates)).inputs[1:] == expected
+        some = dates.filter(pl.Series(RNG.random(len(dates)) < 0.9))
+        assert Encoder.fit(frame_of(when=some)).inputs[1:] == expected
+    old = Column("when", "time", parts=("day of year",))  # as files of older versions have it
+    np.testing.assert_array_equal(old.encode(frame["when"])[:, 1], frame["when"].dt.ordinal_day().to_numpy() - 1)
+    scattered = np.datetime64("2000-01-01") + np.cumsum(RNG.integers(1, 60, 200)).astype("timedelta64[D]")
+    assert Encoder.fit(frame_of(when=scattered)).inputs == ["when: trend", "when: day of week", *circle]
 
 
 def test_missing_values_are_an_error_or_dropped_or_filled():

@@ -1,11 +1,14 @@
 """What is left to the data, and the whole way from a config to a fitted model."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import overtone as ot
 from overtone.autopilot.build import build, deepened, objective
 from overtone.autopilot.policies import FINE, OBJECTIVE
 from overtone.autopilot.spectrum import TooFewFrequenciesWarning
@@ -23,6 +26,7 @@ from tests.planned import built, planned
 RNG = np.random.default_rng(0)
 SERIES = np.linspace(0, 1, 600)[:, None]
 WAVES = np.sin(2 * np.pi * 40 * SERIES)
+LONG = np.linspace(0, 1, 2000)[:, None]
 TABLE = RNG.uniform(size=(3000, 4))
 KEY = jax.random.key(0)
 
@@ -69,6 +73,37 @@ def test_a_small_table_starts_with_an_exact_process_unless_a_certain_model_is_as
     assert planned(TABLE, TABLE[:, :1]).exact_kernel is None
     assert planned(X, y, n_inducing=5).likelihood == "flexible"  # which 80 rows test
     assert planned(X[:200], y[:200], n_inducing=5).likelihood == "gaussian"  # nothing tests more
+
+
+def test_a_short_series_starts_with_an_exact_process_that_its_rows_can_carry():
+    plan = planned(SERIES, WAVES)
+    assert (plan.exact_kernel, plan.depths, plan.held_out) == ("matern52", (1, 2), 0)
+    for X, y, asked in (
+        (SERIES, WAVES, {"n_inducing": 60}),
+        (np.linspace(0, 1, 2001)[:, None], np.sin(np.arange(2001.0))[:, None], {}),
+        (LONG, np.sin(2 * np.pi * 300 * LONG) + 0.1 * RNG.standard_normal(LONG.shape), {}),  # 1,000 points, 300 cycles
+    ):
+        assert planned(X, y, **asked).exact_kernel is None
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_trend_of_a_series_goes_on_and_intervals_cover_what_comes():
+    """A line, a season of 12 rows and noise: what is to be predicted are 30 later rows, in standardised units."""
+    x = np.arange(150.0)[:, None]
+    line = 0.06 * x
+    y = line + np.sin(2 * np.pi * x / 12) + 0.2 * RNG.standard_normal(x.shape)
+    shift, scale = y[:120].mean(), y[:120].std()
+    X, Y, line = x / 119, (y - shift) / scale, (line[:, 0] - shift) / scale
+    model, _ = train(replace(planned(X[:120], Y[:120]), depths=(1,)), X[:120], Y[:120])
+    found = ot.predict(model, np.concatenate([X, [[50.0]]]), key=KEY)
+    mean, std = np.asarray(found.mean())[:, 0], np.asarray(found.std())[:, 0]
+    assert np.mean(np.abs(Y[120:, 0] - mean[120:150]) < 1.96 * std[120:150]) > 0.8
+    later = slice(126, 150)  # two seasons, whose waves cancel
+    np.testing.assert_allclose(mean[later].mean(), line[later].mean(), atol=0.5 * np.ptp(line[119:150]))
+    assert mean[138:150].mean() - mean[126:138].mean() > 0.5 * (line[138] - line[126])
+    # Far away nothing is left but the line, whose weight the rows have not said for sure, and the prior's variance.
+    kernel, noise = unwrap(model).output.kernel, unwrap(model.likelihood).noise
+    assert std[-1] ** 2 > 0.99 * float(sum(part.variance for part in kernel.parts[::2]) + noise[0])
 
 
 def test_frequencies_are_counted_on_the_interval_that_carries_them():

@@ -4,9 +4,10 @@ import os
 
 from overtone.estimators.base import DeepGPEstimator
 from overtone.estimators.classifier import DeepGPClassifier
+from overtone.estimators.ranges import OutsideRangeWarning
 from overtone.estimators.regressor import DeepGPRegressor
 
-__all__ = ["DeepGPClassifier", "DeepGPRegressor", "load"]
+__all__ = ["DeepGPClassifier", "DeepGPRegressor", "OutsideRangeWarning", "load"]
 
 
 def load(path: str | os.PathLike) -> DeepGPEstimator:

@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -42,8 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not Path(getattr(arguments, "out", "")).absolute().parent.is_dir():
             raise ValueError(f"{arguments.out}: there is no such folder to write to.")
         from overtone.app import commands
+        from overtone.estimators.ranges import OutsideRangeWarning
 
-        getattr(commands, arguments.command)(arguments)
+        with warnings.catch_warnings(action="ignore", category=OutsideRangeWarning):  # commands say it once
+            getattr(commands, arguments.command)(arguments)
     except (ValueError, OSError) as error:  # which users can fix; any other exception is a bug and keeps its traceback
         print(f"overtone: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

@@ -62,6 +62,10 @@ def fit(arguments: argparse.Namespace) -> None:
     if len(held_out):
         print("\nOn the held-out rows:")
         loading.print_scores(loading.score(model, held_out))
+        known = rows[np.isin(rows.y, model.classes_)] if classes else rows
+        if model.refit(known.X, known.y, **known.keywords):
+            model.save(arguments.out)
+            print(f"\nThen the model was fitted to all {len(known)} rows, these among them.")
     shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(training.X))
     print(f"\nResidual fraction of each layer (near 0, there are enough frequencies): {shares}")
     print(f"Written: {arguments.out}")
@@ -135,7 +139,7 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
 def predict(arguments: argparse.Namespace) -> None:
     """Write a table with columns of predictions added."""
     model, encoder = loading.load_model(arguments.model)
-    num_rows = 0
+    num_rows, outside = 0, np.zeros(1 + model.n_features_in_, int)
     with table_writer(arguments.out) as write:
         for seed, chunk in enumerate(read_chunks(arguments.table)):
             try:
@@ -149,7 +153,8 @@ def predict(arguments: argparse.Namespace) -> None:
             if arguments.out.endswith(".parquet"):
                 chunk = encoder.with_parsed_numbers(chunk, *filter(None, [model.exposure_]))
             write(chunk.with_columns([pl.Series(name, values).set(gaps, None) for name, values in columns.items()]))
-            num_rows += len(X)
+            num_rows, outside = num_rows + len(X), outside + model.count_outside(X)
+    loading.log_outside(model, outside, num_rows)
     print(f"{num_rows} rows\nWritten: {arguments.out}")
 
 

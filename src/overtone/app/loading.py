@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from overtone.estimators.ranges import sentence
 from overtone.tables.columns import Column
 from overtone.tables.encode import Encoder
 from overtone.tables.read import TableError, quoted_list, read_table
@@ -141,10 +142,17 @@ def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
 
 
 def score(model: Any, rows: Rows) -> dict[str, dict[str, float]]:
-    """Return the metrics of the predictions of each target by its name."""
+    """Return the metrics of the predictions of each target by its name, and say how many rows are extrapolated."""
+    log_outside(model, model.count_outside(rows.X), len(rows))
     if len(model.target_names) > 1:
         return dict(zip(model.target_names, model.evaluate_outputs(rows.X, rows.y, **rows.keywords), strict=True))
     return {model.target_names[0]: model.evaluate(rows.X, rows.y, **rows.keywords)}
+
+
+def log_outside(model: Any, counts: np.ndarray, num_rows: int) -> None:
+    """Say in a line how many rows lie outside the training range, if any do."""
+    if text := sentence(counts, num_rows, model.input_names):
+        log.warning("%s", text)
 
 
 def print_scores(scores: dict[str, dict[str, float]]) -> None:

@@ -20,6 +20,11 @@ ALLOWED = {
     "missing": ("error", "drop", "mean"),
     "dtype": ("float32", "float64"),
 }
+# Settings that ask for a certain model. With all of them left open, a small table or series starts with an exact GP.
+STRUCTURE = (
+    *("method", "n_layers", "n_inducing", "features", "hidden_width", "n_projections", "fine_inputs"),
+    *("covariance", "band_limited", "output", "interval"),
+)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
-"""The Gaussian process that a small table starts with: no features, and the evidence itself.
+"""The Gaussian process that a small table or series starts with: no features, and the evidence itself.
 
 Its kernel is a Matern with a lengthscale for each input plus straight lines, and the hyperparameters are the most
-probable ones under weak priors. Variances are raised for the degrees of freedom that hyperparameters take.
+probable ones under weak priors. A series has two Materns, one for what is slow and one for what is fast: with one
+alone, a trend beyond the data would be forgotten as quickly as its waves. Variances are raised for the degrees of
+freedom that hyperparameters take.
 """
 
 from collections.abc import Callable
@@ -41,7 +43,10 @@ def fit_exact(plan: Plan, rows: Rows, key: Any, stop: Callable[[], bool]) -> tup
 def exact_model(plan: Plan, rows: Rows, noise: float) -> DeepGP:
     """Return the model before training, with an inducing point at each row."""
     num_inputs = rows.X.shape[1]
-    kernel = part(KERNELS, str(plan.exact_kernel))(1.0, EXACT.start * num_inputs**0.5) + Linear(1 / num_inputs)
+    kind, start, (variance, faster) = part(KERNELS, str(plan.exact_kernel)), EXACT.start * num_inputs**0.5, EXACT.fast
+    kernel = kind(1.0, start) + Linear(1 / num_inputs)
+    if num_inputs == 1:
+        kernel = kernel + kind(variance, faster * start)
     scaling = Affine(np.zeros(num_inputs), np.ones(num_inputs))  # inputs of all rows are scaled already
     layer = Layer(kernel, InducingPoints(Fixed(rows.X)), scaling=scaling)
     return DeepGP([layer], Gaussian(noise)).initialised(*rows, seed=plan.seed, dtype="float64")

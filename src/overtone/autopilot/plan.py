@@ -8,7 +8,7 @@ from math import ceil
 
 import numpy as np
 
-from overtone.autopilot.config import DEEP, FOURIER, Config
+from overtone.autopilot.config import DEEP, FOURIER, STRUCTURE, Config
 from overtone.autopilot.fine import fine_inputs
 from overtone.autopilot.names import KERNELS, LIKELIHOODS, part
 from overtone.autopilot.policies import (
@@ -25,12 +25,6 @@ from overtone.autopilot.policies import (
 )
 from overtone.autopilot.record import Plan
 from overtone.autopilot.spectrum import Start, frequencies, start_noise, start_of_series, warn_if_far_too_few
-
-# Settings that ask for a certain model. With all of them left open, a small table starts with an exact GP.
-STRUCTURE = (
-    *("method", "n_layers", "n_inducing", "features", "hidden_width", "n_projections", "fine_inputs"),
-    *("covariance", "band_limited", "output", "interval"),
-)
 
 
 def plan(config: Config, X: np.ndarray, y: np.ndarray) -> Plan:
@@ -148,14 +142,16 @@ class _Planner:
             self.reasons["kernel"] = f"{self.kernel} explains the spectrum of the series best."
 
     def decide_exact(self) -> str | None:
-        """Decide whether a table starts with an exact GP, and with which kernel."""
+        """Decide whether a small table or series starts with an exact GP, and with which kernel."""
         asked = any(getattr(self.config, name) != getattr(Config, name) for name in STRUCTURE)
-        if self.series or asked or not (self.pinned and self.complete) or self.num_rows > EXACT.max_rows:
+        coarse = self.num_rows > EXACT.fitted_rows < EXACT.points_per_wave * self.num_inducing
+        small = self.pinned and self.complete and not asked and self.num_rows <= EXACT.max_rows
+        if not small or (self.series and (coarse or self.is_band_limited())):
             return None
         return EXACT.kernel if self.config.kernel == "auto" else self.config.kernel
 
     def decide_depths(self, most_layers: int, exact: bool) -> tuple[int, ...]:
-        if exact:
+        if exact and not self.series:
             few = self.num_rows < (EXACT.min_rows_depth if self.config.max_time else EXACT.min_rows_depth_unasked)
             self.reasons["n_layers"] = (
                 f"{self.num_rows} rows rarely prove that one layer, an exact GP, is not enough; with max_time, two "

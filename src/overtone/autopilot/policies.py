@@ -62,14 +62,16 @@ class DepthPolicy:
 
 @dataclass(frozen=True)
 class ExactPolicy:
-    """When a table starts with an exact GP, what its hyperparameters are expected to be, and what depth has to prove.
+    """When a fit starts with an exact GP, what its hyperparameters are expected to be, and what depth has to prove.
 
     The medians and spreads (of logarithms) were chosen on generated tables and those of scikit-learn.
     """
 
     max_rows: int = 2000
     fitted_rows: int = 1000  # that hyperparameters are fitted to, at most, and that have inducing points
+    points_per_wave: int = 4  # of the fitted rows, at least, for each frequency that a longer series asks for
     kernel: str = "matern52"
+    fast: tuple[float, float] = (0.1, 0.1)  # variance and lengthscale, relative to the slow function's, to start from
     lengthscale: float = 1.5  # times the square root of the number of inputs, which cover [0, 1]
     lengthscale_spread: float = 1.0
     start: float = 0.5  # lengthscale to start from, in the same unit: from longer ones, less is found

@@ -24,8 +24,9 @@ from overtone.inference.checkpoints import Checkpoint, digest
 from overtone.inference.collapsed import best_scales
 from overtone.inference.evidence import with_freedom
 from overtone.inference.loop import History, fit
+from overtone.inference.natural import NaturalGradient
 from overtone.inference.objective import AbstractObjective, Rows
-from overtone.inference.output_layer import output_sums
+from overtone.inference.output_layer import output_sums, with_output_from_rows
 from overtone.inference.predictions import bound, log_density, over_rows
 from overtone.inference.schedules import planned_adam
 from overtone.numerics.compiling import one_blas_thread
@@ -72,14 +73,13 @@ def train(
         stages, share = _Stages(plan, X, y, run, parts), DEPTH.shallow_share
         if plan.exact_kernel:
             stage = stages.train_exact()
-            if plan.num_layers > 1 and stages.has_time_for(share):
-                stage = stages.proved(stages.train(plan, stages.model(plan), 1.0, 1.0), stage)
+            if plan.num_layers > 1 and stages.has_time_for(share) and (deep := stages.train_deep()):
+                stage = stages.proved(deep, stage)
         elif len(plan.depths) == 1:
             stage = stages.train(plan, stages.model(plan), 1.0, 1.0)
         else:
-            stage = shallow = stages.train(plan.shallow(), stages.model(plan.shallow()), share, share)
-            if stages.has_time_for(share):
-                deep = stages.train(plan, deepened(stages.model(plan), shallow.model), 1.0, 1 - share)
+            stage = shallow = stages.train_shallow(share)
+            if deep := stages.train_deep(shallow):
                 stage = deep if stages.score(deep) > stages.score(shallow) else shallow
         model = stage.model
         if len(model.layers) == 1 and plan.output == "collapsed" and not plan.band_limited and not plan.exact_kernel:
@@ -90,6 +90,18 @@ def train(
             model = with_calibrated_noise(model, stages.key, *stages.rows, limit)
         model = stage.objective.finish(model, stage.state, stages.key, stages.rows)
     return model, replace(stage.history, seconds=perf_counter() - stages.began)
+
+
+def refitted(plan: Plan, model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:
+    """Return a trained model that knows these rows: an exact GP is fitted again, of others the output layer is."""
+    with jax.enable_x64(True), one_blas_thread():
+        key, rows = jax.random.key(plan.seed), Rows(X, y)
+        if plan.exact_kernel and len(model.layers) == 1:
+            return fit_exact(plan, rows, key, lambda: False)[0].model
+        if len(X) > (most := NaturalGradient.finish_rows):
+            chosen = np.sort(np.random.default_rng(plan.seed).choice(len(X), most, replace=False))
+            rows = Rows(X[chosen], y[chosen])
+        return with_output_from_rows(model, key, *rows)
 
 
 class _Stages:
@@ -141,8 +153,23 @@ class _Stages:
         model = fitted.model if aim.full_batch else aim.finish(fitted.model, fitted.state, self.key)
         return Stage(model, aim, fitted.state, fitted.history)
 
+    def train_shallow(self, until: float) -> Stage:
+        """Train one layer, until a share of the time is over."""
+        shallow = self.plan.shallow()
+        return self.train(shallow, self.model(shallow), until, DEPTH.shallow_share)
+
+    def train_deep(self, shallow: Stage | None = None) -> Stage | None:
+        """Train all layers of the plan, those of a series from where one layer gets to, if there is time left then."""
+        share = DEPTH.shallow_share
+        if shallow is None and self.rows.X.shape[1] > 1:
+            return self.train(self.plan, self.model(self.plan), 1.0, 1.0)
+        shallow = shallow or self.train_shallow(1 - (1 - share) * self.share_left())  # after an exact GP
+        if not self.has_time_for(share):
+            return None
+        return self.train(self.plan, deepened(self.model(self.plan), shallow.model), 1.0, 1 - share)
+
     def train_exact(self) -> Stage:
-        """Fit the exact GP that a small table starts with."""
+        """Fit the exact GP that a small table or series starts with."""
 
         def stop() -> bool:
             late = self.plan.seconds is not None and self.seconds_left(EXACT.time_share) < 0
@@ -152,7 +179,12 @@ class _Stages:
         return Stage(fitted.model, aim, fitted.state, fitted.history)
 
     def proved(self, deep: Stage, exact: Stage) -> Stage:
-        """Return the deep stage if rows that neither has seen prove that it is better, and otherwise the exact one."""
+        """Return the deep stage if rows that neither has seen prove that it is better, and otherwise the exact one.
+
+        Of a series, no rows are kept for that, and the bounds of all rows decide.
+        """
+        if not len(self.choose_by.X):
+            return deep if self.score(deep) > self.score(exact) else exact
         both = (
             stage.objective.finish(stage.model, stage.state, self.key, self.training_rows) for stage in (deep, exact)
         )
@@ -167,7 +199,11 @@ class _Stages:
 
     def has_time_for(self, share: float) -> bool:
         """Return whether there is time for another stage, or whether compiling took it all."""
-        return self.plan.seconds is None or self.seconds_left(1.0) > share * self.plan.seconds
+        return self.share_left() > share
+
+    def share_left(self) -> float:
+        """Return the share of the time that is left; without a limit, all of it."""
+        return 1.0 if self.plan.seconds is None else self.seconds_left(1.0) / self.plan.seconds
 
     def seconds_left(self, until: float) -> float:
         """Return the time until a share of all is over; some is reserved for the closed form at last."""

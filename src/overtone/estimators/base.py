@@ -17,8 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from overtone.autopilot.config import PARAMETERS, Config
 from overtone.autopilot.plan import plan
 from overtone.autopilot.record import Plan
-from overtone.autopilot.train import Run, train
+from overtone.autopilot.train import Run, refitted, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
+from overtone.estimators.draws import FunctionDraws
+from overtone.estimators.ranges import count_outside, warn_of_rows_outside
 from overtone.gp import diagnostics
 from overtone.gp.maps import Affine, unit_interval
 from overtone.gp.model import DeepGP
@@ -39,34 +41,10 @@ DIAGNOSED_ROWS = 10_000  # at most
 PRECISIONS = (np.float64, np.float32)  # inputs are taken as they are; anything else becomes the first
 FAR_AWAY = 1e6  # data ranges, to which inputs are clipped: a GP is back at its prior long before
 
-
 # The fields of Config, of which only the method may come without its name.
 DEFAULTS = {"self": Parameter.empty, **{f.name: f.default for f in fields(Config)}, "verbose": False}
 KINDS = {"self": Parameter.POSITIONAL_OR_KEYWORD, "method": Parameter.POSITIONAL_OR_KEYWORD}
 SIGNATURE = Signature([Parameter(n, KINDS.get(n, Parameter.KEYWORD_ONLY), default=d) for n, d in DEFAULTS.items()])
-
-
-class FunctionDraws:
-    """Draws of a model's functions, to be evaluated anywhere."""
-
-    def __init__(self, functions: predictions.Functions, inputs: Callable, in_units: Callable):
-        """Take what makes of rows what the model sees, and where they have gaps, and what the user sees of results."""
-        self.functions, self._inputs, self._in_units = functions, inputs, in_units
-
-    def __call__(self, X) -> np.ndarray:
-        """Return what each draw expects of y at the rows of X, in the user's units: (N, n), or (N, P, n) for several.
-
-        Of classes these are probabilities (N, C, n).
-        """
-        return self._in_units(np.moveaxis(self._values(X)[0], 0, -1))
-
-    def layers(self, X) -> list[np.ndarray]:
-        """Return the values (N, units, n) of each layer's functions, in the model's own units."""
-        return [np.moveaxis(values, 0, -1) for values in self._values(X)[1:]]
-
-    def _values(self, X) -> list[np.ndarray]:
-        Z, gaps = self._inputs(X)
-        return [with_missing_rows(part, gaps) for part in self.functions.layers(Z)]
 
 
 class DeepGPEstimator(BaseEstimator):
@@ -116,6 +94,21 @@ class DeepGPEstimator(BaseEstimator):
             self.plan_.reasons["n_layers"] = self.history_.choice
         return self
 
+    def refit(self, X, y, **exposure: Any) -> bool:
+        """Fit an exact GP, or a model's output layer, again to its rows and new ones, and return whether this was done.
+
+        It is not where q(v) was trained by Adam, or where rows lie outside the range that an output layer knows.
+        """
+        Y, values = self._targets(X, y, **exposure), self.inputs(X)
+        kept = ~np.isnan(values).any(axis=1)
+        exact = self.plan_.exact_kernel and len(self.model_.layers) == 1
+        scaling = unit_interval(values[kept]) if exact else self.x_scaling_
+        Z = scaling.columns(values[kept], self.config_.dtype)
+        if self.plan_.output == "adam" or count_outside(Z)[0]:
+            return False
+        self.model_, self.x_scaling_ = refitted(self.plan_, self.model_, Z, Y[kept]), scaling
+        return True
+
     @property
     def target_names(self) -> list[str]:
         """The names of the targets; where they have none, y, or y1, y2 and so on."""
@@ -161,6 +154,16 @@ class DeepGPEstimator(BaseEstimator):
         functions = predictions.sample_functions(model, n, key=key, prior=prior)
         return FunctionDraws(functions, self._inputs, self._in_units)
 
+    def count_outside(self, X) -> np.ndarray:
+        """Return how many rows of X lie outside the range of the training inputs, then how many along each input."""
+        return count_outside(self._inputs(X)[0])  # rows with gaps are zeros
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the inputs; where they have none, x1, x2 and so on."""
+        given = self.encoder_.inputs if self.encoder_ else getattr(self, "feature_names_in_", ())
+        return [str(name) for name in given] or [f"x{i + 1}" for i in range(self.n_features_in_)]
+
     def outside_fraction(self, X) -> list[float]:
         """Return the share of each layer's inputs outside the interval of its Fourier features."""
         return self._diagnose(diagnostics.outside_fraction, X)
@@ -176,8 +179,10 @@ class DeepGPEstimator(BaseEstimator):
             key = jax.random.key(self.config_.random_state)
             return [float(share) for share in quickly_compiled(compute)(self.model_, key, jnp.asarray(Z))]
 
-    def _over_rows(self, compute, X, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _over_rows(self, compute, X, *others: np.ndarray, warn: bool = False) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
+        if warn:
+            warn_of_rows_outside(count_outside(Z), len(Z), self.input_names)
         with jax.enable_x64(True), one_blas_thread():
             key = jax.random.key(self.config_.random_state)
             draws = self.config_.n_predict_samples or predictions.usual_draws(self.model_)
@@ -274,6 +279,9 @@ class DeepGPEstimator(BaseEstimator):
         if not isinstance(model.model_, DeepGP):
             raise files.FileError("it holds something else than a model.")
         return model
+
+    def _targets(self, *rows: Any, **exposure: Any) -> Any:
+        """Return targets in the form that the model was trained on."""
 
     def _in_units(self, values: np.ndarray) -> Any:
         """Return expectations of targets (N, P, ...) in the user's units."""

@@ -47,7 +47,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""
-        (probabilities,) = self._over_rows(predictions.probabilities, X)
+        (probabilities,) = self._over_rows(predictions.probabilities, X, warn=True)
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def predict(self, X) -> np.ndarray:

@@ -74,7 +74,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def predict(self, X, return_std: bool = False, *, exposure=None):
         """Return the predictive mean of y; with `return_std=True` the pair (mean, standard deviation)."""
-        mean, std = self._over_rows(predictions.moments, X, self._offset(X, exposure))
+        mean, std = self._over_rows(predictions.moments, X, self._offset(X, exposure), warn=True)
         mean = self._shape(self.y_scaling_.inverse(mean))
         return (mean, self._shape(std * self.y_scaling_.scale)) if return_std else mean
 
@@ -93,7 +93,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         def compute(model, key, num_samples, X, offset):
             return predictions.quantiles(model, key, num_samples, shares, X, offset)
 
-        (values,) = self._over_rows(compute, X, self._offset(X, exposure))
+        (values,) = self._over_rows(compute, X, self._offset(X, exposure), warn=True)
         return self._shape(self.y_scaling_.inverse(values))
 
     def log_predictive_density(self, X, y, *, exposure=None) -> np.ndarray:
@@ -142,7 +142,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     def _scores(self, X, y, exposure) -> tuple[np.ndarray, ...]:
         """Return targets (N, P) in the model's units, NaN where inputs are missing too, and their scores."""
         Y, num_outputs = self._targets(X, y, exposure), len(self.y_scaling_.shift)
-        mean, density, below, crps = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure))
+        mean, density, below, crps = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure), warn=True)
         if self.model_.likelihood.counts:
             below = below + (np.random.default_rng(0).random(below.shape) - 0.5) * np.exp(density)
         gaps = self._inputs(X)[1][:, None]

@@ -1,4 +1,7 @@
-"""Parse dates and times, and take from them what repeats: the time of day, the day of the week and of the year."""
+"""Parse dates and times, and take from them what repeats: the time of day, the day of the week and of the year.
+
+The day of the year is a point on a circle, of which 31 December and 1 January are neighbours.
+"""
 
 from collections.abc import Callable
 
@@ -12,12 +15,16 @@ TIME_FORMATS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S", " %H:%M:%S%.f"
 NUM_SAMPLED_DATES = 200  # distinct values that each format is tried on
 MIN_DATE_SHARE = 0.5  # of the distinct values, above which those that do not parse are an error rather than words
 MICROSECONDS_PER_DAY = 86_400e6
+DAYS_OF_YEAR = 365.2425  # on average
 CALENDAR_PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of days since 1970-01-01, a Thursday
     "time of day": lambda days: days % 1,
     "day of week": lambda days: np.floor(days + 3) % 7,
-    "day of year": lambda days: _day_of_year(days),
+    "day of year": lambda days: _day_of_year(days),  # of older files
+    "day of year, cosine": lambda days: np.cos(_angle_of_year(days)),
+    "day of year, sine": lambda days: np.sin(_angle_of_year(days)),
 }
-TWO_CYCLES = {"time of day": 2, "day of week": 14, "day of year": 2 * 365}  # in days
+CYCLES = {"time of day": 1, "day of week": 7, "day of year, cosine": 365, "day of year, sine": 365}  # in days
+EVEN_STEPS = 0.5  # of the median step, which even steps reach but for 5 % of them; some rows may be missing
 
 
 def infer_date_format(words: pl.Series) -> str:
@@ -51,14 +58,23 @@ def days_since_1970(dates: pl.Series) -> np.ndarray:
 
 
 def varying_parts(days: np.ndarray) -> tuple[str, ...]:
-    """Return the calendar parts in which the rows differ and which repeat at least once over the range of dates."""
+    """Return the calendar parts in which the rows differ, and which repeat at least once over the range of dates.
+
+    Even steps of a whole cycle or more tell nothing about it: monthly rows fall on any day of the week.
+    """
     days = np.unique(days[np.isfinite(days)])
     if len(days) < 3:
         return ()
-    repeated = [name for name, cycles in TWO_CYCLES.items() if days[-1] - days[0] >= cycles]
-    return tuple(name for name in repeated if np.ptp(CALENDAR_PARTS[name](days)) > 0)
+    short, usual = np.quantile(np.diff(days), [0.05, 0.5])
+    step = usual if short >= EVEN_STEPS * usual else 0.0
+    told = [name for name, cycle in CYCLES.items() if step < cycle <= (days[-1] - days[0]) / 2]
+    return tuple(name for name in told if np.ptp(CALENDAR_PARTS[name](days)) > 0)
 
 
 def _day_of_year(days: np.ndarray) -> np.ndarray:
     whole = np.where(np.isfinite(days), np.floor(days), 0).astype("datetime64[D]")
     return np.where(np.isfinite(days), (whole - whole.astype("datetime64[Y]")).astype(float) + days % 1, np.nan)
+
+
+def _angle_of_year(days: np.ndarray) -> np.ndarray:
+    return 2 * np.pi * _day_of_year(days) / DAYS_OF_YEAR

@@ -2,8 +2,8 @@
 
 The meaning of each column is inferred once, from the training rows, and stored with the model. Numbers stay as they
 are. Yes or no becomes 1 or 0. Dates become a trend and, where the rows differ in them, the time of day, the day of the
-week and the day of the year. Text with few distinct values becomes a column of zeros and ones for each value. The
-columns of later tables are matched by name, in any order.
+week and the day of the year, as a point on a circle. Text with few distinct values becomes a column of zeros and ones
+for each value. The columns of later tables are matched by name, in any order.
 """
 
 from dataclasses import asdict, dataclass, replace
