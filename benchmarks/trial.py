@@ -35,7 +35,7 @@ def trial(name: str, seed: int = 0, parts: Parts = Parts(), **settings) -> dict:
     X = unit_interval(X[train_rows])(X).astype(config.dtype)
     y = standardise(y[train_rows, None])(y[:, None]).astype(config.dtype)
     chosen = plan(config, X[train_rows], y[train_rows])
-    model, history = train(chosen, X[train_rows], y[train_rows], parts=parts)
+    model, history, *_ = train(chosen, X[train_rows], y[train_rows], parts=parts)
 
     X, y, key, num_draws = X[test_rows], y[test_rows], jax.random.key(config.random_state), config.n_predict_samples
     with jax.enable_x64(True):

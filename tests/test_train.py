@@ -94,7 +94,7 @@ def test_the_trend_of_a_series_goes_on_and_intervals_cover_what_comes():
     y = line + np.sin(2 * np.pi * x / 12) + 0.2 * RNG.standard_normal(x.shape)
     shift, scale = y[:120].mean(), y[:120].std()
     X, Y, line = x / 119, (y - shift) / scale, (line[:, 0] - shift) / scale
-    model, _ = train(replace(planned(X[:120], Y[:120]), depths=(1,)), X[:120], Y[:120])
+    model = train(replace(planned(X[:120], Y[:120]), depths=(1,)), X[:120], Y[:120]).model
     found = ot.predict(model, np.concatenate([X, [[50.0]]]), key=KEY)
     mean, std = np.asarray(found.mean())[:, 0], np.asarray(found.std())[:, 0]
     assert np.mean(np.abs(Y[120:, 0] - mean[120:150]) < 1.96 * std[120:150]) > 0.8

@@ -13,6 +13,7 @@ ALLOWED = {
     "kernel": ("auto", *KERNELS),
     "covariance": ("auto", *COVARIANCES),
     "band_limited": ("auto", "yes", "no"),
+    "neighbours": ("auto", "yes", "no"),
     "output": ("auto", *OBJECTIVES),
     "likelihood": ("auto", *LIKELIHOODS),
     "preset": ("default", "paper"),
@@ -64,6 +65,9 @@ class Config:
         "poisson", or "negative-binomial", which may vary more than that. For classes, "bernoulli" for two and "softmax"
         for several. "auto" chooses by the target: classes for text and yes or no; "negative-binomial" for small whole
         numbers and zeros; for other numbers "flexible" where held-out rows can test it, and "gaussian" otherwise.
+    neighbours: whether the training rows nearest to a new one correct what the deep GP predicts, if held-out rows say
+        that it pays: numbers only. "auto" is yes for "id-dgp" but for the paper's preset. Model files then hold the
+        inputs of training rows.
     preset: "default" pins the Fourier features at both ends of an interval around the data, which is learned in each
         hidden layer and dimension; "paper" is faithful to the paper: plain features, fixed interval [-2, 3].
     interval: [a, b] of the Fourier features in every layer, where [0, 1] is the range of the data; it stays fixed then.
@@ -96,6 +100,7 @@ class Config:
     covariance: str = "auto"
     band_limited: str = "auto"
     output: str = "auto"
+    neighbours: str = "auto"
     likelihood: str = "auto"
     preset: str = "default"
     interval: tuple[float, float] | None = None

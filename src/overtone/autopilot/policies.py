@@ -172,6 +172,21 @@ class NoisePolicy:
     evaluations: int = 10
 
 
+@dataclass(frozen=True)
+class LocalPolicy:
+    """When the neighbours of a row are asked, and how much time that takes."""
+
+    max_rows: int = 1_000_000  # whose scores are kept
+    min_rows: int = 500
+    min_held_out: int = 100  # rows that test it
+    min_gain_nats: float = 0.01  # per held-out row
+    standard_errors: float = 2.0  # by which the gain has to be above 0
+    time_share: float = 0.15  # of all time, of which
+    scores_share: float = 0.08  # is for the scores of training rows,
+    fit_share: float = 0.06  # and for the search of lengthscales
+
+
 SPECTRUM, START, FREQUENCIES, DEPTH = SpectrumPolicy(), StartPolicy(), FrequencyPolicy(), DepthPolicy()
 EXACT, WIDTH, FINE, BAND_LIMIT = ExactPolicy(), WidthPolicy(), FinePolicy(), BandLimitPolicy()
 OBJECTIVE, HOLD_OUT, TIME, NOISE = ObjectivePolicy(), HoldOutPolicy(), TimePolicy(), NoisePolicy()
+LOCAL = LocalPolicy()

@@ -14,7 +14,8 @@ from scipy.optimize import minimize_scalar
 
 from overtone.autopilot.build import build, deepened, objective, with_scales
 from overtone.autopilot.exact import fit_exact
-from overtone.autopilot.policies import BAND_LIMIT, DEPTH, EXACT, HOLD_OUT, NOISE, TIME
+from overtone.autopilot.local import Learned, Neighbours, learn_neighbours
+from overtone.autopilot.policies import BAND_LIMIT, DEPTH, EXACT, HOLD_OUT, LOCAL, NOISE, TIME
 from overtone.autopilot.record import Plan
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.gp.model import DeepGP
@@ -60,13 +61,22 @@ class Stage(NamedTuple):
     history: History
 
 
+class Trained(NamedTuple):
+    """A model, the history of its training, and the GPs of neighbours with the reason why there are any, or none."""
+
+    model: DeepGP
+    history: History
+    neighbours: Neighbours = ()
+    why: str = ""
+
+
 def train(
     plan: Plan,
     X: np.ndarray,
     y: np.ndarray,
     run: Run = Run(),  # noqa: B008
     parts: Parts = Parts(),  # noqa: B008
-) -> tuple[DeepGP, History]:
+) -> Trained:
     """Build the model of a plan and fit it to X (N, D) and y (N, Q), standardised if they are numbers with units."""
     # Double precision is for what asks for it: the model and the rows keep the plan's.
     with jax.enable_x64(True), one_blas_thread():
@@ -88,8 +98,16 @@ def train(
         if plan.calibrated:
             limit = TIME.calibration_share * plan.seconds if plan.seconds else np.inf
             model = with_calibrated_noise(model, stages.key, *stages.rows, limit)
-        model = stage.objective.finish(model, stage.state, stages.key, stages.rows)
-    return model, replace(stage.history, seconds=perf_counter() - stages.began)
+        learned = Learned()
+        if plan.neighbours and not (plan.exact_kernel and len(model.layers) == 1):
+            # Held-out rows must be new to the output layer as well. Where neighbours are asked, they know these rows.
+            known = stage.objective.finish(model, stage.state, stages.key, stages.training_rows)
+            learned = learn_neighbours(known, stages.key, stages.training_rows, stages.all_held_out, plan)
+            model = known if learned.neighbours else model
+        if not learned.neighbours:
+            model = stage.objective.finish(model, stage.state, stages.key, stages.rows)
+    history = replace(stage.history, seconds=perf_counter() - stages.began)
+    return Trained(model, history, learned.neighbours, learned.why)
 
 
 def refitted(plan: Plan, model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:
@@ -209,6 +227,7 @@ class _Stages:
         """Return the time until a share of all is over; some is reserved for the closed form at last."""
         total = self.plan.seconds or 0.0
         reserved = min(TIME.reserved_share * total, TIME.reserved_seconds)
+        reserved += LOCAL.time_share * total if self.plan.neighbours else 0.0
         return until * (total - reserved) - (perf_counter() - self.began)
 
     def held_out_score(self, aim: AbstractObjective, model: DeepGP, state: Any) -> float:

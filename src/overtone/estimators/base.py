@@ -15,17 +15,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from overtone.autopilot.config import PARAMETERS, Config
+from overtone.autopilot.local import Neighbours, renewed
 from overtone.autopilot.plan import plan
 from overtone.autopilot.record import Plan
 from overtone.autopilot.train import Run, refitted, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
+from overtone.estimators.nearby import check_neighbours, of_neighbours
 from overtone.estimators.ranges import count_outside, warn_of_rows_outside
 from overtone.gp import diagnostics
 from overtone.gp.maps import Affine, unit_interval
 from overtone.gp.model import DeepGP
 from overtone.inference import predictions
 from overtone.inference.loop import History
+from overtone.inference.objective import Rows
 from overtone.numerics.compiling import (
     forget_programs_if_many,
     keep_compiled_programs,
@@ -59,6 +62,7 @@ class DeepGPEstimator(BaseEstimator):
     y_spread_: np.ndarray  # of numbers, their standard deviations in training
     exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
     means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
+    neighbours_: Neighbours = ()  # for each output, the GP of what the neighbours of a row know, where it pays
 
     def __init__(self, *arguments: Any, **settings: Any):
         given = SIGNATURE.bind(self, *arguments, **settings)
@@ -89,9 +93,9 @@ class DeepGPEstimator(BaseEstimator):
         if likelihood != config.likelihood:
             self.plan_.reasons["likelihood"] = why
         run = Run(self.verbose, stop or (lambda: False), checkpoint)
-        self.model_, self.history_ = train(self.plan_, X, Y, run)
-        if self.history_.choice:
-            self.plan_.reasons["n_layers"] = self.history_.choice
+        self.model_, self.history_, self.neighbours_, why = train(self.plan_, X, Y, run)
+        found = {"n_layers": self.history_.choice, "neighbours": why}
+        self.plan_.reasons.update({name: sentence for name, sentence in found.items() if sentence})
         return self
 
     def refit(self, X, y, **exposure: Any) -> bool:
@@ -107,6 +111,8 @@ class DeepGPEstimator(BaseEstimator):
         if self.plan_.output == "adam" or count_outside(Z)[0]:
             return False
         self.model_, self.x_scaling_ = refitted(self.plan_, self.model_, Z, Y[kept]), scaling
+        key, rows = jax.random.key(self.config_.random_state), Rows(Z, Y[kept])
+        self.neighbours_ = renewed(self.neighbours_, self.model_, key, rows, self.config_.random_state)
         return True
 
     @property
@@ -140,7 +146,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def layer_marginals(self, X) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return mean and standard deviation (N, units) of every layer's function, in the model's own units."""
-        flat = self._over_rows(predictions.layers, X)
+        flat = self._over_rows(predictions.layers, X, corrected=False)
         return list(zip(flat[::2], flat[1::2], strict=True))
 
     def sample_functions(self, n: int, random_state: Any = 0, *, prior: bool = False) -> FunctionDraws:
@@ -179,10 +185,14 @@ class DeepGPEstimator(BaseEstimator):
             key = jax.random.key(self.config_.random_state)
             return [float(share) for share in quickly_compiled(compute)(self.model_, key, jnp.asarray(Z))]
 
-    def _over_rows(self, compute, X, *others: np.ndarray, warn: bool = False) -> tuple[np.ndarray, ...]:
+    def _over_rows(
+        self, compute, X, *others: np.ndarray, warn: bool = False, corrected: bool = True
+    ) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
         if warn:
             warn_of_rows_outside(count_outside(Z), len(Z), self.input_names)
+        if corrected and self.neighbours_:
+            others = *others, *of_neighbours(self.neighbours_, Z)
         with jax.enable_x64(True), one_blas_thread():
             key = jax.random.key(self.config_.random_state)
             draws = self.config_.n_predict_samples or predictions.usual_draws(self.model_)
@@ -219,10 +229,16 @@ class DeepGPEstimator(BaseEstimator):
                 raise ValueError(missing_values_message(counts))
         return validate_data(self, X, *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings)
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the fitted estimator to one safetensors file, which `load` reads again."""
+    def save(self, path: str | os.PathLike, *, neighbours: bool = True) -> None:
+        """Write the fitted estimator to one safetensors file, which `load` reads again.
+
+        Where neighbours are asked, the file holds the scaled inputs of training rows and their scores; with
+        `neighbours=False` it does not, and the loaded model predicts what the deep GP says alone.
+        """
         self._fitted()
         structure, arrays = described(self.model_)
+        nearby, more = described(self.neighbours_ if neighbours else (), "neighbours")
+        arrays |= more
         arrays |= {"x_scaling_.shift": self.x_scaling_.shift, "x_scaling_.scale": self.x_scaling_.scale}
         arrays["history_.loss"] = self.history_.loss
         arrays |= {} if self.means_ is None else {"means_": self.means_}
@@ -232,6 +248,7 @@ class DeepGPEstimator(BaseEstimator):
             "config": asdict(self.config_),
             "plan": asdict(self.plan_),
             "structure": structure,
+            "neighbours": nearby,
             "history": {**asdict(self.history_), "loss": None},
             "inputs": [str(name) for name in getattr(self, "feature_names_in_", ())],
             "target": self.target_,
@@ -276,8 +293,10 @@ class DeepGPEstimator(BaseEstimator):
         model._restore_targets(arrays, about)
         with jax.enable_x64(True):
             model.model_ = rebuilt(about["structure"], arrays)
+            model.neighbours_ = rebuilt(about.get("neighbours", {"tuple": []}), arrays)
         if not isinstance(model.model_, DeepGP):
             raise files.FileError("it holds something else than a model.")
+        check_neighbours(model.neighbours_, model.n_features_in_, model.model_.output.num_outputs)
         return model
 
     def _targets(self, *rows: Any, **exposure: Any) -> Any:

@@ -90,8 +90,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         if shares.ndim != 1 or not np.all((shares > 0) & (shares < 1)):
             raise ValueError(f"levels must be a list of numbers between 0 and 1; got {levels!r}.")
 
-        def compute(model, key, num_samples, X, offset):
-            return predictions.quantiles(model, key, num_samples, shares, X, offset)
+        def compute(model, key, num_samples, *rows):
+            return predictions.quantiles(model, key, num_samples, shares, *rows)
 
         (values,) = self._over_rows(compute, X, self._offset(X, exposure), warn=True)
         return self._shape(self.y_scaling_.inverse(values))

@@ -15,6 +15,7 @@ from jaxtyping import PRNGKeyArray
 from overtone.gp import model as deep
 from overtone.gp.model import DeepGP, columns
 from overtone.gp.pathwise import draw_paths, follow
+from overtone.gp.predictive.corrected import Corrected, change_of_density
 from overtone.numerics.compiling import one_blas_thread, quickly_compiled, well_compiled
 from overtone.numerics.params import unwrap
 
@@ -103,17 +104,23 @@ def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) 
     return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-2), *parts)
 
 
+def _distribution(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset, *correction) -> Any:
+    """Return the predictive distribution, corrected by the means and variances of scores if there are any."""
+    distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
+    return Corrected(distribution, *correction) if correction else distribution
+
+
 @well_compiled
-def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
+def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset, *correction):
     """Return mean and standard deviation of y."""
-    distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
-    return distribution.mean(), distribution.std()
+    distribution = _distribution(model, key, num_samples, X, offset, *correction)
+    return distribution.moments() if correction else (distribution.mean(), distribution.std())
 
 
 @well_compiled
-def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X, offset):
+def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X, offset, *correction):
     """Return quantiles of y, of shape (levels, N, P)."""
-    distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
+    distribution = _distribution(model, key, num_samples, X, offset, *correction)
     return (jax.vmap(distribution.quantile)(levels),)
 
 
@@ -124,15 +131,27 @@ def probabilities(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
 
 
 @well_compiled
-def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
+def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, *correction):
     """Return log p(y) for each row and output."""
-    return (deep.log_density(model, key, X, y, num_samples=num_samples),)
+    density = deep.log_density(model, key, X, y, num_samples=num_samples)
+    if correction:
+        shift, variance = correction
+        density += change_of_density(_distribution(model, key, num_samples, X, 0.0).score(y), shift, variance)
+    return (density,)
 
 
 @well_compiled
-def scores(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, offset):
+def scores_of_rows(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
+    """Return the normal score of each target, a number."""
+    return (_distribution(model, key, num_samples, X, 0.0).score(y),)
+
+
+@well_compiled
+def scores(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, offset, *correction):
     """Return the mean, log p(y), P(Y < y) and the continuous ranked probability score for each row and output."""
-    distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
+    distribution = _distribution(model, key, num_samples, X, offset, *correction)
+    if correction:
+        return distribution.mean(), distribution.log_prob(y), distribution.cdf(y), distribution.crps(y)
     density = deep.log_density(model, key, X, y, num_samples=num_samples)
     y = y[:, : density.shape[1]]
     return distribution.mean(), density, distribution.cdf(y), distribution.crps(y)

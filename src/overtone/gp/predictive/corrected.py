@@ -1,6 +1,6 @@
 """A predictive distribution that is corrected on the scale of its normal scores.
 
-F is the distribution function of the base, p its density, and z = Phi^-1(F(y)) the score of y, which is N(0, 1) under the
+F is the distribution function of the base, p its density, and z = Phi^-1(F(y)) the score of y, N(0, 1) under the
 base. Under the correction it is N(shift, variance), so that
     F*(y) = Phi((z - shift) / variance^1/2),   log p*(y) = log p(y) + log N(z; shift, variance) - log N(z; 0, 1).
 """
@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from overtone.gp.likelihoods.base import log_normal
 from overtone.gp.predictive.mixture import Mixture
 
 STEP, REACH = 0.5, 5.0  # of a rule for means, in standard deviations of a score
@@ -42,23 +41,25 @@ class Corrected(eqx.Module):
 
     def log_prob(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return log p(y)."""
-        score = self.base.score(y)
-        return self.base.log_prob(y) + log_normal(score, self.shift, self.variance) - log_normal(score, 0.0, 1.0)
+        return self.base.log_prob(y) + change_of_density(self.base.score(y), self.shift, self.variance)
+
+    def moments(self) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Return mean and standard deviation."""
+        nodes, values = self._values()
+        mean = jnp.tensordot(_weights(nodes), values, 1)
+        return mean, jnp.sqrt(jnp.tensordot(_weights(nodes), (values - mean) ** 2, 1))
 
     def mean(self) -> Float[Array, "N P"]:
         """Return the mean."""
-        nodes, values = self._values()
-        return jnp.tensordot(_weights(nodes), values, 1)
+        return self.moments()[0]
 
     def var(self) -> Float[Array, "N P"]:
         """Return the variance."""
-        nodes, values = self._values()
-        weights = _weights(nodes)
-        return jnp.tensordot(weights, (values - jnp.tensordot(weights, values, 1)) ** 2, 1)
+        return self.std() ** 2
 
     def std(self) -> Float[Array, "N P"]:
         """Return the standard deviation."""
-        return jnp.sqrt(self.var())
+        return self.moments()[1]
 
     def crps(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return the continuous ranked probability score, E|Y - y| - E|Y - Y'| / 2.
@@ -70,9 +71,10 @@ class Corrected(eqx.Module):
         weights = _weights(nodes)
         to_y = jnp.tensordot(weights, jnp.abs(values - y), 1)
         score = self.score(y)
-        slope = jnp.exp(log_normal(score, 0.0, 1.0) - self.log_prob(y))  # of y by its score
+        log_density = jax.scipy.stats.norm.logpdf(score)
+        slope = jnp.exp(log_density - self.log_prob(y))  # of y by its score
         part = jnp.mod((score - nodes[0]) / STEP, 1.0)
-        bend = slope * jnp.exp(log_normal(score, 0.0, 1.0)) * STEP**2 * (part * (1 - part) - 1 / 6)
+        bend = slope * jnp.exp(log_density) * STEP**2 * (part * (1 - part) - 1 / 6)
         # E|Y - Y'| / 2 = E[Y (2 F(Y) - 1)]
         half_distance = jnp.tensordot(weights * (2 * jax.scipy.special.ndtr(nodes) - 1), values, 1)
         return to_y - bend - half_distance
@@ -85,6 +87,13 @@ class Corrected(eqx.Module):
         """Return scores at even steps, and the values that have them."""
         nodes = jnp.asarray(np.arange(-REACH, REACH + STEP / 2, STEP), self.shift.dtype)
         return nodes, jax.lax.map(lambda node: self.at_score(jnp.full_like(self.shift, node)), nodes)
+
+
+def change_of_density(
+    score: Float[Array, "N P"], shift: Float[Array, "N P"], variance: Float[Array, "N P"]
+) -> Float[Array, "N P"]:
+    """Return log N(score; shift, variance) - log N(score; 0, 1)."""
+    return 0.5 * (score**2 - (score - shift) ** 2 / variance - jnp.log(variance))
 
 
 def _weights(nodes: Float[Array, " K"]) -> Float[Array, " K"]:

@@ -1,0 +1,83 @@
+"""Whether the neighbours of a row know what the deep GP does not, by rows that training has not seen."""
+
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from overtone.autopilot.policies import LOCAL
+from overtone.autopilot.record import Plan
+from overtone.gp.model import DeepGP
+from overtone.gp.neighbours import NeighbourGP
+from overtone.inference.neighbours import fit_neighbours, with_rows, with_tested_scale
+from overtone.inference.objective import Rows
+from overtone.inference.predictions import over_rows, scores_of_rows, usual_draws
+
+Neighbours = tuple[NeighbourGP | None, ...]  # one for each output, where it pays
+
+
+class Learned(NamedTuple):
+    """A GP of scores for each output, where it pays, and what held-out rows say about it."""
+
+    neighbours: Neighbours = ()
+    why: str = ""
+
+
+def learn_neighbours(model: DeepGP, key: Any, rows: Rows, held_out: Rows, plan: Plan) -> Learned:
+    """Return the GPs of the scores that a model leaves at its training rows, tested on rows that it does not know.
+
+    Once tested, these rows are neighbours like the others.
+    """
+    normal_scores(model, key, Rows(held_out.X[:1], held_out.y[:1]))  # compiled
+    began = perf_counter()
+    new = normal_scores(model, key, held_out)
+    rate = len(new) / (perf_counter() - began)
+    most = (
+        LOCAL.max_rows if plan.seconds is None else min(LOCAL.max_rows, int(LOCAL.scores_share * plan.seconds * rate))
+    )
+    if most < LOCAL.min_rows:
+        return Learned(why="There was no time to ask the neighbours of a row.")
+    rows = some_rows(rows, most, plan.seed)
+    known, limit = normal_scores(model, key, rows), LOCAL.fit_share * plan.seconds if plan.seconds else np.inf
+    found, sentences = [], []
+    for output, (scores, new_scores) in enumerate(zip(known.T, new.T, strict=True)):
+        there, asked = np.isfinite(scores), np.isfinite(new_scores)
+        if min(there.sum(), asked.sum()) < LOCAL.min_held_out:
+            found.append(None)
+            continue
+        process = fit_neighbours(rows.X[there], scores[there], seed=plan.seed, seconds=limit / known.shape[1])
+        process, nats = with_tested_scale(process, held_out.X[asked], new_scores[asked])
+        error = np.std(nats) / len(nats) ** 0.5
+        pays = np.mean(nats) > max(LOCAL.min_gain_nats, LOCAL.standard_errors * error)
+        all_rows = np.concatenate([rows.X, held_out.X]), np.concatenate([scores, new_scores])
+        found.append(with_rows(process, *all_rows) if pays else None)
+        of, how = f" of output {output + 1}" if known.shape[1] > 1 else "", "are asked" if pays else "are not asked"
+        sentences.append(
+            f"Neighbours{of} {how}: they gain {np.mean(nats):.2f} nats per row (standard error {error:.2f}) on "
+            f"{len(nats)} held-out rows."
+        )
+    return Learned(tuple(found) if any(process is not None for process in found) else (), " ".join(sentences))
+
+
+def renewed(neighbours: Neighbours, model: DeepGP, key: Any, rows: Rows, seed: int) -> Neighbours:
+    """Return the same GPs of the scores that a model leaves at these rows."""
+    if not neighbours:
+        return ()
+    rows = some_rows(rows, LOCAL.max_rows, seed)
+    scores = normal_scores(model, key, rows).T
+    return tuple(process and with_rows(process, rows.X, z) for process, z in zip(neighbours, scores, strict=True))
+
+
+def some_rows(rows: Rows, most: int, seed: int) -> Rows:
+    """Return at most so many random rows."""
+    if len(rows.X) <= most:
+        return rows
+    chosen = np.sort(np.random.default_rng(seed).choice(len(rows.X), most, replace=False))
+    return Rows(rows.X[chosen], rows.y[chosen])
+
+
+def normal_scores(model: DeepGP, key: Any, rows: Rows) -> np.ndarray:
+    """Return the scores (N, P) of rows, NaN where there is no target."""
+    draws = usual_draws(model)
+    (scores,) = over_rows(lambda *chunk: scores_of_rows(model, key, draws, *chunk), *rows, draws=draws)
+    return np.asarray(scores, float)

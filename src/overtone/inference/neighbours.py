@@ -1,0 +1,144 @@
+"""Fit a nearest-neighbour GP to the scores of rows, test it on rows that training has not seen, and ask it."""
+
+from time import perf_counter
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+from scipy.optimize import minimize_scalar
+from scipy.spatial import KDTree
+
+from overtone.gp.neighbours import NeighbourGP, conditional
+from overtone.numerics.compiling import one_blas_thread, well_compiled
+
+NUM_NEIGHBOURS = 32
+MAX_SCORE = 5.0  # farther outliers say no more to their neighbours
+STEPS, BATCH_ROWS, LOOKUP_STEPS, RATE = 80, 512, 5, 0.1  # of Adam; neighbours are looked up again every few steps
+START_NEIGHBOURS, SHORTEST = 8, 1e-3  # the usual distance of the eighth row is the first lengthscale, if not too short
+MAX_SHARE = 0.9995
+CHUNK_ROWS = 1024
+LOG_SCALES = -2.0, 3.0  # of the factor of variances
+
+
+class Search:
+    """The rows nearest to others, by a k-d tree in the metric of a GP."""
+
+    def __init__(self, inputs: np.ndarray, lengthscales: np.ndarray):
+        self.lengthscales = np.asarray(lengthscales, float)
+        self.tree = KDTree(inputs / self.lengthscales)
+
+    def nearest(self, X: np.ndarray, num: int) -> np.ndarray:
+        """Return the indices (N, num) of the rows nearest to each of X, the nearest one first."""
+        _, found = self.tree.query(X / self.lengthscales, num, workers=-1)
+        return np.asarray(found).reshape(len(X), num)
+
+
+class _Metric(eqx.Module):
+    """What is learned, without constraints."""
+
+    log_lengthscales: Float[Array, " D"]
+    logit_share: Float[Array, ""]
+
+    @property
+    def share(self) -> Float[Array, ""]:
+        return MAX_SHARE * jax.nn.sigmoid(self.logit_share)
+
+
+def fit_neighbours(X: np.ndarray, scores: np.ndarray, *, seed: int = 0, seconds: float = np.inf) -> NeighbourGP:
+    """Return the GP of the scores (N,) of rows X (N, D), each of which is likely given its neighbours.
+
+    Minibatches of rows are scored by their neighbours among all rows. After some seconds, compilation not counted, the
+    GP is taken as it is.
+    """
+    X, scores = np.asarray(X, float), np.clip(np.asarray(scores, float), -MAX_SCORE, MAX_SCORE)
+    began, rng, (num_rows, num_inputs) = perf_counter(), np.random.default_rng(seed), X.shape
+    num, size = min(NUM_NEIGHBOURS, num_rows - 1), min(BATCH_ROWS, num_rows)
+    with jax.enable_x64(True), one_blas_thread():
+        some = X[rng.choice(num_rows, size, replace=False)]
+        distance, _ = KDTree(X).query(some, min(START_NEIGHBOURS, num_rows))
+        start = np.log(max(float(np.median(distance[:, -1])), SHORTEST))
+        metric: Any = _Metric(jnp.full(num_inputs, start), jnp.zeros(()))
+        unit = scores / max(np.sqrt(np.mean(scores**2)), 1e-6)
+        optim = optax.adam(RATE)
+        state = optim.init(metric)
+        search = Search(X, np.exp(metric.log_lengthscales))
+        for step in range(STEPS):
+            if perf_counter() - began > seconds:
+                break
+            if step % LOOKUP_STEPS == 0:
+                search = Search(X, np.exp(metric.log_lengthscales))
+            rows = rng.choice(num_rows, size, replace=False)
+            near = _others(search.nearest(X[rows], num + 1), rows)
+            metric, state = _improved(metric, state, X[rows], unit[rows], X[near], unit[near])
+            began = perf_counter() if step == 0 else began  # once compiled
+        known = (jax.device_put(part.astype("float32")) for part in (X, scores))
+        return NeighbourGP(next(known), next(known), jnp.exp(metric.log_lengthscales), metric.share)
+
+
+def with_rows(process: NeighbourGP, X: np.ndarray, scores: np.ndarray) -> NeighbourGP:
+    """Return the same GP, known at other rows; those without a score are left out."""
+    there = np.isfinite(scores)
+    known = X[there], np.clip(scores[there], -MAX_SCORE, MAX_SCORE)
+    arrays = tuple(jax.device_put(part.astype("float32")) for part in known)
+    return eqx.tree_at(lambda p: (p.inputs, p.scores), process, arrays)
+
+
+def _others(near: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the neighbours without the row itself or, where copies of it come before it, without the last one."""
+    own = near == rows[:, None]
+    own[~own.any(axis=1), -1] = True
+    return near[~own].reshape(len(rows), -1)
+
+
+@well_compiled
+def _improved(metric: Any, state: Any, x, scores, near, near_scores):
+    """Return the metric and the optimiser's state after one step."""
+
+    def loss(metric: _Metric) -> Float[Array, ""]:
+        lengthscales = jnp.exp(metric.log_lengthscales)
+        mean, var = conditional(metric.share, x / lengthscales, near / lengthscales, near_scores)
+        return jnp.mean(0.5 * (jnp.log(var) + (scores - mean) ** 2 / var))
+
+    updates, state = optax.adam(RATE).update(jax.grad(loss)(metric), state)
+    return optax.apply_updates(metric, updates), state
+
+
+def from_neighbours(process: NeighbourGP, X: np.ndarray, search: Search | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance (N,) of the scores of new rows X."""
+    search = search or Search(np.asarray(process.inputs), np.asarray(process.lengthscales))
+    parts = []
+    with jax.enable_x64(True), one_blas_thread():
+        for first in range(0, len(X), CHUNK_ROWS):
+            chunk = np.asarray(X[first : first + CHUNK_ROWS], float)
+            padded = np.concatenate([chunk, np.repeat(chunk[-1:], CHUNK_ROWS - len(chunk), axis=0)])
+            near = search.nearest(padded, min(NUM_NEIGHBOURS, len(process.scores)))
+            found = _said(process, padded, np.asarray(process.inputs)[near], np.asarray(process.scores)[near])
+            parts.append([np.asarray(part)[: len(chunk)] for part in found])
+    mean, var = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return mean, var
+
+
+@well_compiled
+def _said(process: NeighbourGP, x, near, near_scores):
+    lengthscales = process.lengthscales
+    mean, var = conditional(process.share, x / lengthscales, near / lengthscales, near_scores)
+    return process.corrected(mean, var)
+
+
+def with_tested_scale(process: NeighbourGP, X: np.ndarray, scores: np.ndarray) -> tuple[NeighbourGP, np.ndarray]:
+    """Return the GP with the gain and scale that rows not seen in training find best, and the nats that each gains."""
+    mean, var = from_neighbours(process, X)
+    z = np.clip(np.asarray(scores, float), -2 * MAX_SCORE, 2 * MAX_SCORE)
+
+    def best_gain(log_scale: float) -> tuple[float, np.ndarray]:
+        s = var * np.exp(log_scale * (1 - var))
+        gain = np.sum(z * mean / s) / max(np.sum(mean**2 / s), 1e-12)
+        return max(0.0, gain), 0.5 * (z**2 - np.log(s) - (z - max(0.0, gain) * mean) ** 2 / s)
+
+    best: Any = minimize_scalar(lambda c: -np.mean(best_gain(c)[1]), bounds=LOG_SCALES, method="bounded")
+    gain, nats = best_gain(best.x)
+    return eqx.tree_at(lambda p: (p.gain, p.scale), process, (float(gain), float(np.exp(best.x)))), nats
