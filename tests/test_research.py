@@ -1,4 +1,4 @@
-"""The pages for researchers, block by block: docs/research.md and the recipes of ARCHITECTURE.md."""
+"""The pages for researchers, block by block: docs/research.md, docs/local.md and the recipes of ARCHITECTURE.md."""
 
 import re
 from pathlib import Path
@@ -52,6 +52,10 @@ def check_windows(Windows):
     np.testing.assert_allclose(windows.Kuf(kernel, X), weights @ kernel.gram(nodes, X), rtol=1e-3)
     Kuu = weights @ kernel.gram(nodes, nodes) @ weights.T
     np.testing.assert_allclose(windows.Kuu(kernel).dense(), Kuu, rtol=1e-3)
+
+
+def test_the_page_about_neighbours_runs(tmp_path, monkeypatch):
+    assert run("docs/local.md", tmp_path, monkeypatch)["corrected"].mean().shape == (200, 1)
 
 
 def test_the_recipes_of_the_architecture_run(tmp_path, monkeypatch):

@@ -19,6 +19,8 @@ NAMES = {
     "gp.likelihoods": "Gaussian StudentT Heteroscedastic FlexibleNoise Poisson NegativeBinomial Bernoulli Softmax "
     "AbstractFamily AbstractLikelihood AbstractNoise",
     "gp.model": "DeepGP draw draw_prior layer_marginals",
+    "gp.neighbours": "NeighbourGP",
+    "gp.predictive.corrected": "Corrected",
     "inference.objective": "AbstractObjective Elbo KLWeights Rows",
     "inference.collapsed": "Collapsed",
     "inference.evidence": "Evidence LogNormal",
@@ -29,6 +31,7 @@ NAMES = {
     "inference.callbacks": "Callback Clock EarlyStopping ProgressBar Retreat StopWhen",
     "inference.checkpoints": "Checkpoint",
     "inference.schedules": "planned warm_up_and_decay",
+    "inference.neighbours": "fit_neighbours from_neighbours with_tested_scale",
     "inference.predictions": "predict elbo sample_functions",
     "numerics.linalg": "AbstractPSDOperator Dense DiagonalPlusLowRank",
     "numerics.params": "Fixed Param Positive unwrap",

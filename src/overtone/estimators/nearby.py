@@ -4,16 +4,20 @@ import numpy as np
 
 from overtone.autopilot.local import Neighbours
 from overtone.gp.neighbours import NeighbourGP
-from overtone.inference.neighbours import from_neighbours
+from overtone.inference.neighbours import said_by_neighbours
 from overtone.storage.files import FileError
 
 
-def of_neighbours(neighbours: Neighbours, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and variances (N, P) of the scores of rows; 0 and 1 for outputs whose neighbours are not asked."""
-    nothing = np.zeros(len(Z)), np.ones(len(Z))
-    found = [nothing if process is None else from_neighbours(process, Z) for process in neighbours]
-    shift, variance = (np.stack(part, axis=1).astype(Z.dtype) for part in zip(*found, strict=True))
-    return shift, variance
+def of_neighbours(neighbours: Neighbours, Z: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return what makes the distribution of scores (`mixed`), each (N, P); N(0, 1) where neighbours are not asked."""
+    zero, one = np.zeros(len(Z)), np.ones(len(Z))
+    found = [
+        (zero, one, one, 0.5 * one)
+        if process is None
+        else (*said_by_neighbours(process, Z), float(process.weight) * one)
+        for process in neighbours
+    ]
+    return tuple(np.stack(part, axis=1).astype(Z.dtype) for part in zip(*found, strict=True))
 
 
 def check_neighbours(neighbours: object, num_inputs: int, num_outputs: int) -> None:
@@ -32,7 +36,8 @@ def check_neighbours(neighbours: object, num_inputs: int, num_outputs: int) -> N
                 and np.all(process.lengthscales > 0)
                 and 0 <= process.share < 1
                 and process.gain >= 0
-                and process.scale > 0
+                and min(process.scales) > 0
+                and 0 < process.weight < 1
             )
             for process in neighbours
         )

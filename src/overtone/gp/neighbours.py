@@ -7,11 +7,14 @@ with |.| in units of a lengthscale for each input. Given the scores of the rows 
 2016), z(x) is N(m, s), in closed form. Far from all rows it is N(0, 1), and the predictive distribution is as it was.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from overtone.gp.predictive.mixture import Mixture
 from overtone.numerics.params import Param
 
 TINY = 1e-14  # squared distances that are rounding, at 0, where their root has no slope
@@ -20,8 +23,9 @@ TINY = 1e-14  # squared distances that are rounding, at 0, where their root has 
 class NeighbourGP(eqx.Module):
     """A GP of scores, the rows where they are known, and how far to trust them.
 
-    Scores of rows that a model was trained on are too narrow. Rows that it has not seen tell the `gain` by which m is
-    multiplied, and the `scale` of s where neighbours say all; it is 1 where they say nothing.
+    Scores of rows that a model was trained on are too narrow, and some rows are unlike their neighbours. Rows that it
+    has not seen tell the `gain` by which m is multiplied, two `scales` of s, and the `weight` of the second. Scales are
+    1 where neighbours say nothing.
     """
 
     inputs: Param  # (N, D)
@@ -29,13 +33,20 @@ class NeighbourGP(eqx.Module):
     lengthscales: Param  # (D,)
     share: Param
     gain: Param = 1.0
-    scale: Param = 1.0
+    scales: tuple[Param, Param] = (1.0, 1.0)
+    weight: Param = 0.5
 
-    def corrected(
-        self, mean: Float[Array, " B"], var: Float[Array, " B"]
-    ) -> tuple[Float[Array, " B"], Float[Array, " B"]]:
-        """Return mean and variance of new rows' scores, from what their neighbours say."""
-        return self.gain * mean, var * self.scale ** (1 - var)
+    def trusted(self, mean: Float[Array, " B"], var: Float[Array, " B"]) -> tuple[Float[Array, " B"], ...]:
+        """Return the mean of new rows' scores and two variances, from what their neighbours say."""
+        narrow, wide = (var * scale ** (1 - var) for scale in self.scales)
+        return self.gain * mean, narrow, wide
+
+
+def mixed(mean: Any, narrow: Any, wide: Any, weight: Any) -> Mixture:
+    """Return (1 - weight) N(mean, narrow) + weight N(mean, wide), from arrays of one shape."""
+    mean, narrow, wide, weight = jnp.broadcast_arrays(*map(jnp.asarray, (mean, narrow, wide, weight)))
+    log_weights = jnp.stack([jnp.log1p(-weight), jnp.log(weight)])
+    return Mixture(jnp.stack([mean, mean]), jnp.stack([narrow, wide]), log_weights)
 
 
 def conditional(

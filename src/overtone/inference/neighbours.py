@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 from scipy.spatial import KDTree
+from scipy.special import expit
 
-from overtone.gp.neighbours import NeighbourGP, conditional
+from overtone.gp.neighbours import NeighbourGP, conditional, mixed
+from overtone.gp.predictive.mixture import Mixture
 from overtone.numerics.compiling import one_blas_thread, well_compiled
 
 NUM_NEIGHBOURS = 32
@@ -21,7 +23,9 @@ STEPS, BATCH_ROWS, LOOKUP_STEPS, RATE = 80, 512, 5, 0.1  # of Adam; neighbours a
 START_NEIGHBOURS, SHORTEST = 8, 1e-3  # the usual distance of the eighth row is the first lengthscale, if not too short
 MAX_SHARE = 0.9995
 CHUNK_ROWS = 1024
-LOG_SCALES = -2.0, 3.0  # of the factor of variances
+# The logs of the gain, of the first scale and of the second by the first, and the logit of the second one's weight.
+LIMITS = (-4.0, -4.0, 0.0, -6.0), (2.0, 3.0, 6.0, 0.0)
+START_SCALES = (0.0, -0.5, 1.5, -2.0)
 
 
 class Search:
@@ -107,38 +111,57 @@ def _improved(metric: Any, state: Any, x, scores, near, near_scores):
     return optax.apply_updates(metric, updates), state
 
 
-def from_neighbours(process: NeighbourGP, X: np.ndarray, search: Search | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and variance (N,) of the scores of new rows X."""
+def from_neighbours(process: NeighbourGP, X: np.ndarray, search: Search | None = None) -> Mixture:
+    """Return the distribution of the scores of new rows X, a mixture for N rows and one output."""
+    said, dtype = said_by_neighbours(process, X, search), np.asarray(process.scores).dtype
+    mean, narrow, wide = (part[:, None].astype(dtype) for part in said)
+    with jax.enable_x64(True):
+        return mixed(mean, narrow, wide, np.asarray(process.weight, dtype))
+
+
+def said_by_neighbours(process: NeighbourGP, X: np.ndarray, search: Search | None = None) -> tuple[np.ndarray, ...]:
+    """Return the mean and both variances (N,) of the scores of new rows X."""
     search = search or Search(np.asarray(process.inputs), np.asarray(process.lengthscales))
-    parts = []
+    inputs, scores, parts = np.asarray(process.inputs), np.asarray(process.scores), []
     with jax.enable_x64(True), one_blas_thread():
         for first in range(0, len(X), CHUNK_ROWS):
             chunk = np.asarray(X[first : first + CHUNK_ROWS], float)
             padded = np.concatenate([chunk, np.repeat(chunk[-1:], CHUNK_ROWS - len(chunk), axis=0)])
-            near = search.nearest(padded, min(NUM_NEIGHBOURS, len(process.scores)))
-            found = _said(process, padded, np.asarray(process.inputs)[near], np.asarray(process.scores)[near])
+            near = search.nearest(padded, min(NUM_NEIGHBOURS, len(scores)))
+            # The rows themselves, which may be millions, are no part of the program.
+            metric = eqx.tree_at(lambda p: (p.inputs, p.scores), process, (inputs[:0], scores[:0]))
+            found = _said(metric, padded, inputs[near], scores[near])
             parts.append([np.asarray(part)[: len(chunk)] for part in found])
-    mean, var = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return mean, var
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
 @well_compiled
 def _said(process: NeighbourGP, x, near, near_scores):
     lengthscales = process.lengthscales
-    mean, var = conditional(process.share, x / lengthscales, near / lengthscales, near_scores)
-    return process.corrected(mean, var)
+    return process.trusted(*conditional(process.share, x / lengthscales, near / lengthscales, near_scores))
 
 
 def with_tested_scale(process: NeighbourGP, X: np.ndarray, scores: np.ndarray) -> tuple[NeighbourGP, np.ndarray]:
-    """Return the GP with the gain and scale that rows not seen in training find best, and the nats that each gains."""
-    mean, var = from_neighbours(process, X)
+    """Return the GP with the gain and scales that rows not seen in training find best, and the nats that each gains."""
+    mean, var, _ = said_by_neighbours(_with_scales(process, 1.0, (1.0, 1.0), 0.5), X)
     z = np.clip(np.asarray(scores, float), -2 * MAX_SCORE, 2 * MAX_SCORE)
 
-    def best_gain(log_scale: float) -> tuple[float, np.ndarray]:
-        s = var * np.exp(log_scale * (1 - var))
-        gain = np.sum(z * mean / s) / max(np.sum(mean**2 / s), 1e-12)
-        return max(0.0, gain), 0.5 * (z**2 - np.log(s) - (z - max(0.0, gain) * mean) ** 2 / s)
+    def settings(free: np.ndarray) -> tuple[float, tuple[float, float], float]:
+        gain, narrow, wide, weight = np.clip(free, *LIMITS)
+        return float(np.exp(gain)), (float(np.exp(narrow)), float(np.exp(narrow + wide))), float(expit(weight))
 
-    best: Any = minimize_scalar(lambda c: -np.mean(best_gain(c)[1]), bounds=LOG_SCALES, method="bounded")
-    gain, nats = best_gain(best.x)
-    return eqx.tree_at(lambda p: (p.gain, p.scale), process, (float(gain), float(np.exp(best.x)))), nats
+    def nats(free: np.ndarray) -> np.ndarray:
+        gain, scales, weight = settings(free)
+        variances = [var * scale ** (1 - var) for scale in scales]
+        each = [0.5 * (z**2 - np.log(s) - (z - gain * mean) ** 2 / s) for s in variances]
+        return np.logaddexp(np.log1p(-weight) + each[0], np.log(weight) + each[1])
+
+    best: Any = minimize(lambda free: -np.mean(nats(free)), START_SCALES, method="Nelder-Mead")
+    return _with_scales(process, *settings(best.x)), nats(best.x)
+
+
+def _with_scales(process: NeighbourGP, gain: float, scales: tuple[float, float], weight: float) -> NeighbourGP:
+    """Return the GP with these numbers as arrays, so that one program serves all."""
+    with jax.enable_x64(True):
+        arrays = jax.tree.map(lambda number: jax.device_put(np.asarray(number)), (gain, scales, weight))
+    return eqx.tree_at(lambda p: (p.gain, p.scales, p.weight), process, arrays)

@@ -14,6 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from overtone.gp import model as deep
 from overtone.gp.model import DeepGP, columns
+from overtone.gp.neighbours import mixed
 from overtone.gp.pathwise import draw_paths, follow
 from overtone.gp.predictive.corrected import Corrected, change_of_density
 from overtone.numerics.compiling import one_blas_thread, quickly_compiled, well_compiled
@@ -107,7 +108,7 @@ def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) 
 def _distribution(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset, *correction) -> Any:
     """Return the predictive distribution, corrected by the means and variances of scores if there are any."""
     distribution = deep.predict(model, key, X, num_samples=num_samples, offset=offset)
-    return Corrected(distribution, *correction) if correction else distribution
+    return Corrected(distribution, mixed(*correction)) if correction else distribution
 
 
 @well_compiled
@@ -135,8 +136,8 @@ def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, *corre
     """Return log p(y) for each row and output."""
     density = deep.log_density(model, key, X, y, num_samples=num_samples)
     if correction:
-        shift, variance = correction
-        density += change_of_density(_distribution(model, key, num_samples, X, 0.0).score(y), shift, variance)
+        score = _distribution(model, key, num_samples, X, 0.0).score(y)
+        density += change_of_density(mixed(*correction), score)
     return (density,)
 
 

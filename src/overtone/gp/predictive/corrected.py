@@ -1,9 +1,11 @@
 """A predictive distribution that is corrected on the scale of its normal scores.
 
-F is the distribution function of the base, p its density, and z = Phi^-1(F(y)) the score of y, N(0, 1) under the
-base. Under the correction it is N(shift, variance), so that
-    F*(y) = Phi((z - shift) / variance^1/2),   log p*(y) = log p(y) + log N(z; shift, variance) - log N(z; 0, 1).
+F is the distribution function of the base, p its density, and z = Phi^-1(F(y)) the score of y, N(0, 1) under the base.
+Under the correction scores have another distribution function G, with density g, so that
+    F*(y) = G(z),   log p*(y) = log p(y) + log g(z) - log N(z; 0, 1).
 """
+
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -17,19 +19,18 @@ STEP, REACH = 0.5, 5.0  # of a rule for means, in standard deviations of a score
 
 
 class Corrected(eqx.Module):
-    """What a base predicts once the scores of its rows and outputs are known to be N(shift, variance)."""
+    """What a base predicts once the scores of its rows and outputs are known to have a certain distribution."""
 
     base: Mixture
-    shift: Float[Array, "N P"]
-    variance: Float[Array, "N P"]
+    scores: Mixture
 
     def score(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return the normal score of y under the correction."""
-        return (self.base.score(y) - self.shift) / jnp.sqrt(self.variance)
+        return self.scores.score(self.base.score(y))
 
     def at_score(self, score: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """Return the values of which these are the normal scores."""
-        return self.base.at_score(self.shift + jnp.sqrt(self.variance) * score)
+        return self.base.at_score(self.scores.at_score(score))
 
     def cdf(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return P(Y <= y)."""
@@ -37,11 +38,11 @@ class Corrected(eqx.Module):
 
     def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """Return the value below which a share `level` of the mass lies."""
-        return self.at_score(jnp.full_like(self.shift, jax.scipy.special.ndtri(level)))
+        return self.at_score(self._full(jax.scipy.special.ndtri(level)))
 
     def log_prob(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return log p(y)."""
-        return self.base.log_prob(y) + change_of_density(self.base.score(y), self.shift, self.variance)
+        return self.base.log_prob(y) + change_of_density(self.scores, self.base.score(y))
 
     def moments(self) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Return mean and standard deviation."""
@@ -81,19 +82,22 @@ class Corrected(eqx.Module):
 
     def sample(self, key: PRNGKeyArray) -> Float[Array, "N P"]:
         """Return a draw of y."""
-        return self.at_score(jax.random.normal(key, self.shift.shape, self.shift.dtype))
+        means = self.base.means
+        return self.at_score(jax.random.normal(key, means.shape[1:], means.dtype))
 
     def _values(self) -> tuple[Float[Array, " K"], Float[Array, "K N P"]]:
         """Return scores at even steps, and the values that have them."""
-        nodes = jnp.asarray(np.arange(-REACH, REACH + STEP / 2, STEP), self.shift.dtype)
-        return nodes, jax.lax.map(lambda node: self.at_score(jnp.full_like(self.shift, node)), nodes)
+        nodes = jnp.asarray(np.arange(-REACH, REACH + STEP / 2, STEP), self.base.means.dtype)
+        return nodes, jax.lax.map(lambda node: self.at_score(self._full(node)), nodes)
+
+    def _full(self, value: Any) -> Float[Array, "N P"]:
+        """Return an array with this value for each row and output."""
+        return jnp.full(self.base.means.shape[1:], value, self.base.means.dtype)
 
 
-def change_of_density(
-    score: Float[Array, "N P"], shift: Float[Array, "N P"], variance: Float[Array, "N P"]
-) -> Float[Array, "N P"]:
-    """Return log N(score; shift, variance) - log N(score; 0, 1)."""
-    return 0.5 * (score**2 - (score - shift) ** 2 / variance - jnp.log(variance))
+def change_of_density(scores: Mixture, score: Float[Array, "N P"]) -> Float[Array, "N P"]:
+    """Return log g(z) - log N(z; 0, 1)."""
+    return scores.log_prob(score) - jax.scipy.stats.norm.logpdf(score)
 
 
 def _weights(nodes: Float[Array, " K"]) -> Float[Array, " K"]:
