@@ -9,6 +9,12 @@ matplotlib.use("Agg")
 
 from jaxtyping import install_import_hook
 
+# Nearly all of the time is compilation, of programs that run once: nothing is optimised, nor split among threads. XLA
+# reads this when it compiles its first program, and processes that tests start inherit it.
+QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=0 --xla_cpu_parallel_codegen_split_count=1"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}"
+os.environ["OVERTONE_OPTIMISE"] = "0"  # the library's own programs, which have options of their own
+
 # A config checks itself, with better words.
 AUTOPILOT = [f"autopilot.{name}" for name in ("plan", "build", "train", "spectrum", "fine")]
 CHECKED = [f"overtone.{room}" for room in ("numerics", "gp", "inference", "storage", *AUTOPILOT)]
@@ -28,7 +34,6 @@ from overtone.numerics import compiling  # noqa: E402
 # Workers side by side whose linear algebra has threads of its own take nine times as long: they wait for each other.
 threadpool_limits(1, "blas")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the processes that tests start
-os.environ["OVERTONE_OPTIMISE"] = "0"  # nearly all of the time is compilation
 
 # What one worker has compiled, the others and later runs need not compile again.
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent.parent / ".cache" / "jax"))

@@ -35,6 +35,16 @@ def scipy_splines(degree):
 
 
 @eqx.filter_jit
+def dense(features, kernel):
+    return features.Kuu(kernel).dense()
+
+
+@eqx.filter_jit
+def cross(features, kernel, X):
+    return features.Kuf(kernel, X), kernel.gram(X, X)
+
+
+@eqx.filter_jit
 def explained(features, kernel, x):
     return jnp.sum(features.whitened(kernel, x[:, None]) ** 2, axis=0)
 
@@ -44,7 +54,7 @@ def test_Kuu_is_the_inner_product_of_the_splines(kind, degree):
     features, kernel = make(kind, degree)
     reference, (knots, splines) = Matern(kind.order, VARIANCE, LENGTHSCALE), scipy_splines(degree)
     expected = np.array([[reference.inner(g, h, A, B, breaks=knots) for h in splines] for g in splines])
-    Kuu = np.asarray(features.Kuu(kernel).dense())
+    Kuu = np.asarray(dense(features, kernel))
     scale = np.sqrt(np.diag(expected))
     np.testing.assert_allclose(Kuu / scale / scale[:, None], expected / scale / scale[:, None], atol=1e-11)
     beyond_the_band = np.abs(np.subtract.outer(np.arange(M), np.arange(M))) > degree
@@ -60,7 +70,7 @@ def test_Kuf_is_the_inner_product_with_the_kernel_inside_and_outside(kind, degre
     def inner_with_kernel(phi, x):
         return reference.inner(phi, lambda t, n: reference.derivative(t, x, n), A, B, breaks=[*knots, x])
 
-    Kuf = np.asarray(features.Kuf(kernel, jnp.asarray(x)[:, None]))
+    Kuf = np.asarray(cross(features, kernel, jnp.asarray(x)[:, None])[0])
     np.testing.assert_allclose(Kuf, [[inner_with_kernel(phi, each) for each in x] for phi in splines], atol=1e-9)
     inside = (x >= A) & (x <= B)
     np.testing.assert_allclose(Kuf[:, inside], [phi(x[inside], 0) for phi in splines], atol=1e-13)
@@ -72,8 +82,8 @@ def test_splines_and_function_are_jointly_gaussian(kind, degree, lengthscale):
     """[[Kuu, Kuf], [Kfu, Kff]] has no negative eigenvalue, once u is scaled to unit variance."""
     features, kernel = make(kind, degree, 30, lengthscale)
     X = jnp.asarray(np.random.default_rng(0).uniform(A - 1, B + 1, size=(60, 1)))
-    Kuu, Kuf = np.asarray(features.Kuu(kernel).dense()), np.asarray(features.Kuf(kernel, X))
-    joint = np.block([[Kuu, Kuf], [Kuf.T, np.asarray(kernel.gram(X, X))]])
+    Kuu, (Kuf, Kff) = dense(features, kernel), cross(features, kernel, X)
+    joint = np.block([[Kuu, Kuf], [Kuf.T, Kff]])
     scale = np.sqrt(np.diag(joint))
     assert np.linalg.eigvalsh(joint / scale / scale[:, None]).min() > -1e-12
 
@@ -142,7 +152,7 @@ def test_each_dimension_has_splines_of_its_own(kind):
     X = jnp.asarray(np.random.default_rng(0).uniform(-1, 2, size=(7, 2)))
     whitened = eqx.filter_jit(features.whitened)(kernel, X)
     for d, ends in enumerate(((A, B), (0.0, 1.0))):
-        alone = BSplines(M, *map(jnp.asarray, ends)).whitened(
+        alone = eqx.filter_jit(BSplines(M, *map(jnp.asarray, ends)).whitened)(
             kind(kernel.parts.variance[d], kernel.parts.lengthscale[d]), X[:, d : d + 1]
         )
         np.testing.assert_allclose(whitened[d * M : (d + 1) * M], alone, rtol=1e-10, atol=1e-12)

@@ -1,5 +1,6 @@
 """The noise between layers, against dense linear algebra and on data where it matters."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +24,7 @@ def test_rows_left_out_have_the_density_of_a_model_that_has_not_seen_them(x64):
     weights = (rows < 21).astype(float)
     found = held_out_densities(model, KEY, X[rows], Y[rows], weights)
     (layer,), noise = unwrap(model).layers, np.asarray(unwrap(model).likelihood.noise)
-    A = np.asarray(layer.features.whitened(layer.kernel, layer.at(jnp.asarray(X))[1]))
+    A = np.asarray(eqx.filter_jit(lambda: layer.features.whitened(layer.kernel, layer.at(jnp.asarray(X))[1]))())
     k = float(np.sum(unwrap(layer.kernel).parts.variance))
     for part, part_found in zip(rows, found, strict=True):
         seen = np.setdiff1d(np.arange(21), part)
@@ -58,8 +59,13 @@ def test_a_shallow_model_has_nothing_to_raise_and_a_deep_one_stays_below_its_sca
     shallow = built(X, Y, "vff", n_inducing=4, dtype="float64")
     assert with_calibrated_noise(shallow, KEY, X, Y) is shallow
     deep = built(X, Y, n_inducing=6, n_layers=2, dtype="float64")
-    sums = statistics(deep, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(24), num_samples=4)[:2]
-    deep = with_calibrated_noise(with_optimal_output(deep, *sums), KEY, X, Y)
+
+    @eqx.filter_jit
+    def trained(model):
+        sums = statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(24), num_samples=4)[:2]
+        return with_optimal_output(model, *sums)
+
+    deep = with_calibrated_noise(trained(deep), KEY, X, Y)
     assert float(unwrap(deep.layers[0].noise)) < 0.02  # the inputs of the next layer cover [0, 1]
 
 

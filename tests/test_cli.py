@@ -1,4 +1,4 @@
-"""The command line in real processes, with real files and real signals."""
+"""The command line, with real files and real signals, and in real processes where these make a difference."""
 
 import json
 import os
@@ -6,7 +6,9 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from time import perf_counter, sleep
 
@@ -21,7 +23,7 @@ from overtone.tables.read import read_chunks
 RNG = np.random.default_rng(0)
 OVERTONE = [sys.executable, "-m", "overtone.app.cli"]
 QUICK = ["--method", "vff", "--frequencies", "4", "--quiet"]
-KILLS = 6
+KILLS = 4
 
 
 def table(rows: int) -> pl.DataFrame:
@@ -37,6 +39,14 @@ def environment() -> dict[str, str]:
 def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
     command = [*OVERTONE, *arguments]
     return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+
+
+def run_here(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
+    """Run a command in this process: another one takes seconds to start."""
+    output, errors = StringIO(), StringIO()
+    with chdir(folder), redirect_stdout(output), redirect_stderr(errors):
+        code = main(arguments)
+    return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +83,7 @@ def test_predictions_go_beside_the_columns_and_do_not_depend_on_their_order(fold
     np.testing.assert_array_equal(found["mean"], model.predict(new))  # from Python, the same to the last bit
     np.testing.assert_array_equal(found["mean"], model.predict(new[["town", "y", "x"]].to_pandas()))
     out = folder / "p.parquet"
-    done = run("predict", "model.safetensors", "new.parquet", "--out", str(out), "--samples", "2", folder=folder)
+    done = run_here("predict", "model.safetensors", "new.parquet", "--out", str(out), "--samples", "2", folder=folder)
     assert done.returncode == 0, done.stderr
     assert pl.read_parquet(out).columns[-2:] == ["sample_1", "sample_2"]
 
@@ -84,7 +94,7 @@ def test_evaluate_and_info(folder):
     assert found["rows"] == 50
     assert found["standardised_rmse"] < 0.5
     assert {"rmse", "log_density", "crps", "coverage_50", "coverage_80", "coverage_95"} < set(found)
-    about = run("info", "model.safetensors", folder=folder).stdout
+    about = run_here("info", "model.safetensors", folder=folder).stdout
     assert "target: y" in about
     assert "town=here" in about
 
@@ -150,18 +160,18 @@ def test_bad_input_is_one_sentence_and_exit_code_2(name, folder, monkeypatch, ca
 
 def test_classes_from_table_to_table(folder):
     chosen = ["--target", "town", "--out", "classes.safetensors", "--steps", "60", *QUICK]
-    done = run("fit", "train.csv", *chosen, folder=folder)
+    done = run_here("fit", "train.csv", *chosen, folder=folder)
     assert done.returncode == 0, done.stderr
     assert "accuracy" in done.stdout
-    done = run("predict", "classes.safetensors", "new.parquet", "--out", "c.csv", "--samples", "1", folder=folder)
+    done = run_here("predict", "classes.safetensors", "new.parquet", "--out", "c.csv", "--samples", "1", folder=folder)
     assert done.returncode == 0, done.stderr
     found = pl.read_csv(folder / "c.csv")
     assert found.columns[3:] == ["prediction", "probability_here", "probability_there", "sample_1"]
     np.testing.assert_allclose(found["probability_here"] + found["probability_there"], 1)
     assert (found["prediction"] == found["town"]).mean() > 0.9  # y is higher here
-    done = run("evaluate", "classes.safetensors", "new.parquet", "--json", folder=folder)
+    done = run_here("evaluate", "classes.safetensors", "new.parquet", "--json", folder=folder)
     assert json.loads(done.stdout)["accuracy"] == pytest.approx((found["prediction"] == found["town"]).mean())
-    assert "(here, there)" in run("info", "classes.safetensors", folder=folder).stdout
+    assert "(here, there)" in run_here("info", "classes.safetensors", folder=folder).stdout
 
 
 def test_counts_with_an_exposure(folder, capsys):
@@ -172,9 +182,9 @@ def test_counts_with_an_exposure(folder, capsys):
     frame[:150].with_columns(some_hours).write_csv(folder / "calls.csv")
     frame[150:].with_columns(some_hours, pl.when(pl.col("x") > 3).then(pl.col("x"))).write_csv(folder / "more.csv")
     chosen = ["--target", "calls", "--exposure", "hours", "--out", "calls.safetensors", "--missing", "drop"]
-    done = run("fit", "calls.csv", *chosen, "--steps", "60", *QUICK, folder=folder)
+    done = run_here("fit", "calls.csv", *chosen, "--steps", "60", *QUICK, folder=folder)
     assert done.returncode == 0, done.stderr
-    done = run("predict", "calls.safetensors", "more.csv", "--out", "d.parquet", folder=folder)
+    done = run_here("predict", "calls.safetensors", "more.csv", "--out", "d.parquet", folder=folder)
     assert done.returncode == 0, done.stderr
     found = pl.read_parquet(folder / "d.parquet")
     gaps = found["x"].is_null() | found["hours"].is_null()
@@ -244,30 +254,31 @@ def test_a_wide_table_works_with_some_of_its_columns(folder, capsys):
     values = RNG.standard_normal((30, 10_000))
     pl.DataFrame(values, schema=[f"c{i}" for i in range(10_000)]).write_csv(folder / "wide.csv")
     chosen = ["--target", "c0", "--inputs", "c1,c2,c3", "--out", "wide.safetensors"]
-    done = run("fit", "wide.csv", *chosen, "--steps", "5", *QUICK, folder=folder)
+    done = run_here("fit", "wide.csv", *chosen, "--steps", "5", *QUICK, folder=folder)
     assert done.returncode == 0, done.stderr
     assert main(["fit", str(folder / "wide.csv"), "--target", "c0"]) == 2
     assert "9999 columns to predict from, but a model takes at most 1000" in capsys.readouterr().err
 
 
+TRAIN = ["fit", "train.csv", "--target", "y", "--inputs", "x", "--frequencies", "8", "--out"]
+
+
 def start(folder: Path, out: str, *more: str) -> subprocess.Popen:
-    command = [*OVERTONE, "fit", "train.csv", "--target", "y", "--out", out, "--inputs", "x", "--frequencies", "8"]
-    pipe = subprocess.PIPE
-    return subprocess.Popen([*command, *more], cwd=folder, env=environment(), stdout=pipe, stderr=pipe, text=True)
+    command, pipe = [*OVERTONE, *TRAIN, out, *more], subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=environment(), stdout=pipe, stderr=pipe, text=True)
 
 
 def test_training_that_is_killed_again_and_again_ends_with_the_same_model(folder, monkeypatch):
     """Two stages (one layer, then two), killed by a real signal at random times, and resumed."""
     monkeypatch.setenv("OVERTONE_CHECKPOINT_SECONDS", "0")
     steps = ("--steps", "1500")
-    whole = start(folder, "whole.safetensors", *steps)
+    whole = run_here(*TRAIN, "whole.safetensors", *steps, folder=folder)
+    assert whole.returncode == 0, whole.stderr
     killed, kept = 0, ("--checkpoint", "kept", "--resume")
 
     def checkpoints():
         return {path: path.stat().st_mtime_ns for path in (folder / "kept").glob("*.checkpoint")}
 
-    _, errors = whole.communicate()
-    assert whole.returncode == 0, errors
     while killed < KILLS:
         process, before = start(folder, "killed.safetensors", *steps, *kept), checkpoints()
         while checkpoints() == before and process.poll() is None:  # until it has got farther than the one before
@@ -287,10 +298,9 @@ def test_training_that_is_killed_again_and_again_ends_with_the_same_model(folder
     np.testing.assert_array_equal(one.history_.loss, other.history_.loss)
     grid = np.linspace(0, 10, 50)[:, None]
     np.testing.assert_array_equal(one.predict(grid, return_std=True), other.predict(grid, return_std=True))
-    refused = start(folder, "killed.safetensors", "--steps", "1600", *kept)
-    _, errors = refused.communicate()
+    refused = run_here(*TRAIN, "killed.safetensors", "--steps", "1600", *kept, folder=folder)
     assert refused.returncode == 2
-    assert "max_steps was 1500, is 1600" in errors
+    assert "max_steps was 1500, is 1600" in refused.stderr
 
 
 def test_ctrl_c_saves_the_best_model(folder):

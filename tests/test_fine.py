@@ -94,10 +94,22 @@ def _covariance(layer, X: np.ndarray) -> np.ndarray:
     return sum(_matern32(np.asarray(x), *of_kernel) for x, *of_kernel in each)
 
 
+def at(layer, X):
+    """Return the layer's means and variances."""
+    return map(np.asarray, eqx.filter_jit(type(layer).__call__)(layer, jnp.asarray(X)))
+
+
+def many(draw, num):
+    """Return draws of many keys, by a program that is optimised: its run takes longer than its compilation."""
+    keys = jax.random.split(jax.random.key(0), num)
+    options = {"xla_backend_optimization_level": 2}
+    return np.asarray(jax.jit(lambda keys: jax.lax.map(draw, keys, batch_size=100), compiler_options=options)(keys))
+
+
 def test_a_layer_at_its_prior_is_the_sum_of_all_processes(layer):
     X = TABLE[:6]
     K = _covariance(layer, X)
-    mean, var = layer(jnp.asarray(X))
+    mean, var = at(layer, X)
     np.testing.assert_allclose(mean, layer.main.mean_function(layer.main.scaling(X)), atol=1e-9)
     np.testing.assert_allclose(var, np.repeat(np.diag(K)[:, None], 2, axis=1) + layer.main.noise, rtol=1e-6)
     assert float(layer.kl()) == pytest.approx(0, abs=1e-6)
@@ -106,7 +118,7 @@ def test_a_layer_at_its_prior_is_the_sum_of_all_processes(layer):
         "rows": lambda key: layer.draw_prior(key, jnp.asarray(X)),
     }
     for draw in draws.values():
-        values = np.asarray(jax.lax.map(draw, jax.random.split(jax.random.key(0), 4000), batch_size=100)) - mean
+        values = many(draw, 4000) - mean
         found = np.einsum("sip,sjp->ij", values, values) / (2 * len(values))
         np.testing.assert_allclose(found, K, atol=6 * np.max(K) / np.sqrt(2 * len(values)))
 
@@ -120,8 +132,8 @@ def shaken_sum(layer):
 
 def test_moments_and_divergence_of_a_sum_are_those_of_its_parts(shaken_sum):
     X = jnp.asarray(TABLE[:6])
-    means, variances = zip(*(part(X) for part in shaken_sum.parts), strict=True)
-    mean, var = shaken_sum(X)
+    means, variances = zip(*(at(part, X) for part in shaken_sum.parts), strict=True)
+    mean, var = at(shaken_sum, X)
     np.testing.assert_allclose(mean, means[0] + means[1], rtol=1e-12)
     np.testing.assert_allclose(var, variances[0] + variances[1], rtol=1e-12)
     first, second = (float(part.kl()) for part in shaken_sum.parts)
@@ -139,20 +151,20 @@ def test_only_the_first_part_of_a_sum_has_a_mean_and_noise(shaken_sum):
     assert not np.any(second.mean_function(jnp.asarray(TABLE[:6])))
     noisy = shaken_sum.with_noise(jnp.asarray(0.5))
     assert (float(noisy.parts[0].noise), float(noisy.parts[1].noise)) == (0.5, 0.0)
-    (_, before), (_, after) = shaken_sum(jnp.asarray(TABLE[:6])), noisy(jnp.asarray(TABLE[:6]))
+    (_, before), (_, after) = at(shaken_sum, TABLE[:6]), at(noisy, TABLE[:6])
     np.testing.assert_allclose(after - before, 0.5 - first.noise, rtol=1e-9)
 
 
 def test_draws_of_a_sum_have_its_moments(shaken_sum):
     """By rows and as whole functions; covariances between rows are the sums of those of the parts."""
     X, num = jnp.asarray(TABLE[:6]), 4000
-    mean, var = map(np.asarray, shaken_sum(X))
+    mean, var = at(shaken_sum, X)
     draws = {
         "path": lambda key: draw_path(shaken_sum, key, prior=False)(shaken_sum, X),
         "rows": lambda key: shaken_sum.draw(*jax.random.split(key), X),
     }
     for draw in draws.values():
-        values = np.asarray(jax.lax.map(draw, jax.random.split(jax.random.key(0), num), batch_size=100))
+        values = many(draw, num)
         assert np.all(np.abs(values.mean(axis=0) - mean) < 5 * np.sqrt(var / num))
         np.testing.assert_allclose(values.var(axis=0), var, rtol=6 * (2 / num) ** 0.5)
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equinox import filter_jit as jit
 from sklearn.gaussian_process.kernels import RBF, DotProduct, ExpSineSquared, Matern
 from sklearn.gaussian_process.kernels import RationalQuadratic as SklearnRationalQuadratic
 
@@ -37,9 +38,9 @@ def test_gram_with_ard_agrees_with_scikit_learn(kind):
     X, Y, lengthscale = rng.normal(size=(7, 3)), rng.normal(size=(5, 3)), np.array([0.3, 1.0, 2.0])
     kernel = kind(jnp.asarray(1.7), jnp.asarray(lengthscale))
     np.testing.assert_allclose(
-        kernel.gram(jnp.asarray(X), jnp.asarray(Y)), 1.7 * PEERS[kind](lengthscale)(X, Y), rtol=1e-12
+        jit(kernel.gram)(jnp.asarray(X), jnp.asarray(Y)), 1.7 * PEERS[kind](lengthscale)(X, Y), rtol=1e-12
     )
-    np.testing.assert_allclose(kernel.diag(jnp.asarray(X)), 1.7, rtol=1e-15)
+    np.testing.assert_allclose(jit(kernel.diag)(jnp.asarray(X)), 1.7, rtol=1e-15)
 
 
 @pytest.mark.parametrize("kind", PEERS)
@@ -49,15 +50,15 @@ def test_additive_is_the_sum_over_dimensions(kind):
     variance, lengthscale = np.array([0.5, 2.0]), np.array([0.4, 1.5])
     kernel = Additive(kind(jnp.asarray(variance), jnp.asarray(lengthscale)))
     expected = sum(variance[d] * PEERS[kind](lengthscale[d])(X[:, d : d + 1], Y[:, d : d + 1]) for d in range(2))
-    np.testing.assert_allclose(kernel.gram(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12)
-    np.testing.assert_allclose(kernel.diag(jnp.asarray(X)), 2.5, rtol=1e-15)
+    np.testing.assert_allclose(jit(kernel.gram)(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12)
+    np.testing.assert_allclose(jit(kernel.diag)(jnp.asarray(X)), 2.5, rtol=1e-15)
 
 
 @pytest.mark.parametrize("kind", PEERS)
 def test_gradients_are_finite_where_points_coincide(kind):
     X = jnp.zeros((2, 2))
     grad = jax.grad(lambda ls, X: kind(jnp.asarray(1.0), ls).gram(X, X).sum(), argnums=(0, 1))
-    assert all(np.all(np.isfinite(g)) for g in grad(jnp.asarray([0.5, 0.5]), X))
+    assert all(np.all(np.isfinite(g)) for g in jax.jit(grad)(jnp.asarray([0.5, 0.5]), X))
 
 
 RNG = np.random.default_rng(2)
@@ -78,8 +79,8 @@ def of_columns(peers, X, Y):
 def test_the_rational_quadratic_agrees_with_scikit_learn(alpha):
     kernel, peer = rational_quadratic(alpha), SklearnRationalQuadratic(1.0, alpha)
     expected = 1.7 * peer(X / LENGTHSCALES, Y / LENGTHSCALES)  # theirs has one lengthscale
-    np.testing.assert_allclose(kernel.gram(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12)
-    np.testing.assert_allclose(kernel.diag(jnp.asarray(X)), 1.7, rtol=1e-15)
+    np.testing.assert_allclose(jit(kernel.gram)(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12)
+    np.testing.assert_allclose(jit(kernel.diag)(jnp.asarray(X)), 1.7, rtol=1e-15)
 
 
 def test_periodic_agrees_with_scikit_learn():
@@ -88,8 +89,8 @@ def test_periodic_agrees_with_scikit_learn():
     kernel = Periodic(jnp.asarray(1.7), jnp.asarray(LENGTHSCALES), jnp.asarray(periods))
     peers = [ExpSineSquared(scale, period) for scale, period in zip(LENGTHSCALES, periods, strict=True)]
     expected = 1.7 * np.prod(of_columns(peers, X, Y), axis=0)
-    np.testing.assert_allclose(kernel.gram(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12)
-    np.testing.assert_allclose(kernel.diag(jnp.asarray(X)), 1.7, rtol=1e-15)
+    np.testing.assert_allclose(jit(kernel.gram)(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12)
+    np.testing.assert_allclose(jit(kernel.diag)(jnp.asarray(X)), 1.7, rtol=1e-15)
 
 
 def test_linear_agrees_with_scikit_learn():
@@ -97,11 +98,11 @@ def test_linear_agrees_with_scikit_learn():
     kernel = Linear(jnp.asarray(variances))
     scaled, others = (np.sqrt(variances) * (part - 0.5) for part in (X, Y))
     expected = DotProduct(sigma_0=0.0)(scaled, others)
-    np.testing.assert_allclose(kernel.gram(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(kernel.diag(jnp.asarray(X)), DotProduct(sigma_0=0.0).diag(scaled), rtol=1e-12)
+    np.testing.assert_allclose(jit(kernel.gram)(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(jit(kernel.diag)(jnp.asarray(X)), DotProduct(sigma_0=0.0).diag(scaled), rtol=1e-12)
     shared = Linear(jnp.asarray(0.4))  # one variance for all inputs
     expected = 0.4 * DotProduct(sigma_0=0.0)(X - 0.5, Y - 0.5)
-    np.testing.assert_allclose(shared.gram(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(jit(shared.gram)(jnp.asarray(X), jnp.asarray(Y)), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_sums_and_products_of_kernels_agree_with_scikit_learn():
@@ -118,8 +119,8 @@ def test_sums_and_products_of_kernels_agree_with_scikit_learn():
         ((wave + smooth) * rough, (a + b) * c),
         (rough * (wave + smooth), c * (a + b)),
     ]:
-        np.testing.assert_allclose(ours.gram(jnp.asarray(x), jnp.asarray(y)), theirs(x, y), rtol=1e-12)
-        np.testing.assert_allclose(ours.diag(jnp.asarray(x)), theirs.diag(x), rtol=1e-12)
+        np.testing.assert_allclose(jit(ours.gram)(jnp.asarray(x), jnp.asarray(y)), theirs(x, y), rtol=1e-12)
+        np.testing.assert_allclose(jit(ours.diag)(jnp.asarray(x)), theirs.diag(x), rtol=1e-12)
 
 
 def test_sums_of_sums_are_one_sum_and_products_of_products_one_product():
@@ -147,7 +148,7 @@ COMPOSED = {
 def test_gradients_of_further_kernels_are_finite_where_points_coincide(name):
     points = jnp.zeros((2, 2))
     grad = jax.grad(lambda scale, X: COMPOSED[name](scale).gram(X, X).sum(), argnums=(0, 1))
-    assert all(np.all(np.isfinite(g)) for g in grad(jnp.asarray([0.5, 0.5]), points))
+    assert all(np.all(np.isfinite(g)) for g in jax.jit(grad)(jnp.asarray([0.5, 0.5]), points))
 
 
 @pytest.mark.parametrize("name", [*PEERS, RationalQuadratic])
@@ -155,10 +156,10 @@ def test_frequencies_are_drawn_from_the_spectral_density(name):
     """k(r) / k(0) is the mean of cos(w r) over them: Bochner's theorem."""
     kernel = rational_quadratic(0.8) if name is RationalQuadratic else name(jnp.asarray(1.7), jnp.asarray(LENGTHSCALES))
     num = 200_000
-    w = kernel.frequencies(jax.random.key(0), (num, 3))
+    w = jit(kernel.frequencies)(jax.random.key(0), (num, 3))
     r = np.concatenate([0.5 * X[:3], np.eye(3) * LENGTHSCALES])
     found = np.mean(np.cos(np.asarray(w) @ r.T), axis=0)
-    expected = np.asarray(kernel.gram(jnp.asarray(r), jnp.zeros((1, 3))))[:, 0] / 1.7
+    expected = np.asarray(jit(kernel.gram)(jnp.asarray(r), jnp.zeros((1, 3))))[:, 0] / 1.7
     np.testing.assert_allclose(found, expected, atol=5 / num**0.5)
 
 
@@ -167,7 +168,7 @@ def test_spectral_density_is_the_fourier_transform(kind):
     kernel, reference = kind(jnp.asarray(1.3), jnp.asarray(0.4)), Reference(kind.order, 1.3, 0.4)
     w = np.array([0.0, 1.0, 5.0, 20.0])
     expected = [reference.spectral_density(v) for v in w]
-    np.testing.assert_allclose(kernel.spectral_density(jnp.asarray(w)), expected, rtol=1e-8)
+    np.testing.assert_allclose(jit(kernel.spectral_density)(jnp.asarray(w)), expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", MATERNS)

@@ -40,9 +40,19 @@ def step(model, memory, key=KEY, rows=slice(None)):
     return value, new, gradient
 
 
+@eqx.filter_jit
+def bound(model):
+    return elbo(model, KEY, jnp.asarray(X), jnp.asarray(Y), num_data=len(X))
+
+
+@eqx.filter_jit
+def sums(model):
+    return statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(X)), num_samples=1)
+
+
 def test_at_the_start_q_is_the_prior():
     model, memory = setting(n_layers=1, method="vff")
-    prior = elbo(model, KEY, jnp.asarray(X), jnp.asarray(Y), num_data=len(X))
+    prior = bound(model)
     assert float(step(model, memory)[0]) == pytest.approx(float(prior), rel=1e-10)
 
 
@@ -68,9 +78,17 @@ def test_each_draw_is_scored_by_what_the_others_say():
     noises = np.array([0.01, 0.1])
     model = eqx.tree_at(lambda m: m.likelihood, model, Gaussian(Positive(noises)))
     plain, num = unwrap(model), len(X)
-    inputs = plain.propagate(plain.draw_noise(KEY, 3, num), jnp.asarray(X))[-1][0]
-    A = [np.asarray(plain.output.features.whitened(plain.output.kernel, plain.output.at(each)[1])) for each in inputs]
-    prior = [np.asarray(plain.output.kernel.diag(plain.output.at(each)[1])) for each in inputs]
+
+    @eqx.filter_jit
+    def of_draws(model):
+        def at(each):
+            _, H = model.output.at(each)
+            return model.output.features.whitened(model.output.kernel, H), model.output.kernel.diag(H)
+
+        inputs = model.propagate(model.draw_noise(KEY, 3, num), jnp.asarray(X))[-1][0]
+        return *jax.vmap(at)(inputs), collapsed_fit(model, inputs, jnp.asarray(Y))
+
+    A, prior, found = map(np.asarray, of_draws(plain))
     expected = 0.0
     for s, (noise, y) in product(range(3), zip(noises, Y.T, strict=True)):
         others = [A[r] for r in range(3) if r != s]
@@ -80,7 +98,7 @@ def test_each_draw_is_scored_by_what_the_others_say():
         fit = -0.5 * (np.log(2 * np.pi * noise) + ((y - A[s].T @ m) ** 2 + var) / noise)
         kl = 0.5 * (np.trace(S) + m @ m - len(m) - np.linalg.slogdet(S)[1])
         expected += (fit.sum() - kl) / 3
-    assert float(collapsed_fit(plain, inputs, jnp.asarray(Y))) == pytest.approx(expected, rel=1e-6)
+    assert float(found) == pytest.approx(expected, rel=1e-6)
 
 
 def test_hidden_draws_cannot_explain_noise():
@@ -144,10 +162,10 @@ def test_sums_over_several_draws_are_the_means_of_those_over_single_ones():
 
 def test_q_of_the_memory_is_the_one_that_a_model_gets():
     model, memory = setting(hidden_width=2)
-    gram, projected, _, _ = statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(X)), num_samples=1)
+    gram, projected, _, _ = sums(model)
     memory = eqx.tree_at(lambda m: (m.gram, m.projected), memory, (jnp.stack([gram, gram]), projected))
     value, _, _ = step(model, memory)
-    given = elbo(with_optimal_output(model, gram, projected), KEY, jnp.asarray(X), jnp.asarray(Y), num_data=len(X))
+    given = bound(eqx.filter_jit(with_optimal_output)(model, gram, projected))
     assert float(value) == pytest.approx(float(given), rel=1e-8)
 
 
@@ -159,14 +177,15 @@ def test_rounding_errors_of_sums_over_millions_of_rows_do_no_harm():
     direction, error = RNG.normal(size=(size, 1)), RNG.normal(size=(size, size))
     gram = 1e9 * (direction @ direction.T + 1e-7 * (error + error.T) / 2)
     assert np.linalg.eigvalsh(gram).min() < -10
-    q = with_optimal_output(model, jnp.asarray(np.stack([gram, gram])), 1e9 * jnp.ones((2, size))).layers[0].q
+    both = jnp.asarray(np.stack([gram, gram])), 1e9 * jnp.ones((2, size))
+    q = eqx.filter_jit(with_optimal_output)(model, *both).layers[0].q
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(q))
 
 
 def test_averages_of_minibatches_tend_to_the_sums_over_all_rows():
     """First the mean of all estimates, then an exponential average: within a few deviations of the exact sums."""
     model, memory = setting(n_layers=1, method="vff")
-    gram, _, _, _ = statistics(model, KEY, jnp.asarray(X), jnp.asarray(Y), jnp.ones(len(X)), num_samples=1)
+    gram, _, _, _ = sums(model)
     objective, distances = NaturalGradient(), []
     look = eqx.filter_jit(objective.loss)
     for _ in range(60):

@@ -26,6 +26,11 @@ X_TEST, Y_TEST = multi_step(1000, 1000)
 QUICK = {"max_steps": 200, "n_inducing": 10}
 
 
+@pytest.fixture(scope="module")
+def fitted() -> DeepGPRegressor:
+    return DeepGPRegressor(**QUICK, random_state=7).fit(X, Y)
+
+
 def test_the_step_function_is_fitted():
     """A deep GP that looks like a shallow one is a failure of inference."""
     deep, shallow = (DeepGPRegressor(method, n_inducing=20, max_steps=3000).fit(X, Y) for method in ("id-dgp", "vff"))
@@ -53,16 +58,15 @@ def test_the_sample_axis_does_not_leak():
     assert mean.shape == std.shape == model.log_predictive_density(X[:7], Y[:7]).shape == (7,)
 
 
-def test_the_variance_is_that_of_the_mixture():
+def test_the_variance_is_that_of_the_mixture(fitted):
     """The deviation of predicted draws, not the average of the components' deviations."""
-    model = DeepGPRegressor(**QUICK).fit(X, Y)
-    _, std = model.predict(X_TEST[::50], return_std=True)
-    draws = model.sample_y(X_TEST[::50], 4000)
+    _, std = fitted.predict(X_TEST[::50], return_std=True)
+    draws = fitted.sample_y(X_TEST[::50], 4000)
     np.testing.assert_allclose(draws.std(axis=1), std, rtol=0.15)
 
 
-def test_results_can_be_replicated():
-    first, second = (DeepGPRegressor(**QUICK, random_state=7).fit(X, Y) for _ in range(2))
+def test_results_can_be_replicated(fitted):
+    first, second = fitted, DeepGPRegressor(**QUICK, random_state=7).fit(X, Y)
     np.testing.assert_array_equal(first.history_.loss, second.history_.loss)
     np.testing.assert_array_equal(first.predict(X), second.predict(X))
     np.testing.assert_array_equal(first.sample_y(X, 2, 5), second.sample_y(X, 2, 5))
@@ -70,13 +74,12 @@ def test_results_can_be_replicated():
     assert np.any(first.history_.loss != other.history_.loss)
 
 
-def test_predictions_do_not_depend_on_the_batch():
-    model = DeepGPRegressor(**QUICK).fit(X, Y)
-    whole, whole_std = model.predict(X_TEST, return_std=True)
+def test_predictions_do_not_depend_on_the_batch(fitted):
+    whole, whole_std = fitted.predict(X_TEST, return_std=True)
     order = np.random.default_rng(0).permutation(len(X_TEST))
-    shuffled, _ = model.predict(X_TEST[order], return_std=True)
+    shuffled, _ = fitted.predict(X_TEST[order], return_std=True)
     np.testing.assert_allclose(shuffled, whole[order], atol=1e-6)
-    one, one_std = model.predict(X_TEST[123:124], return_std=True)
+    one, one_std = fitted.predict(X_TEST[123:124], return_std=True)
     np.testing.assert_allclose([one[0], one_std[0]], [whole[123], whole_std[123]], atol=1e-6)
 
 

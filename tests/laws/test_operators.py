@@ -1,5 +1,6 @@
 """What every structured operator must do. A new operator is one more line in OPERATORS."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -45,21 +46,29 @@ OPERATORS = {
 pytestmark = pytest.mark.usefixtures("x64")
 
 
+def dense(operator):
+    return np.asarray(eqx.filter_jit(type(operator).dense)(operator))
+
+
+def whitened(operator, B):
+    return np.asarray(eqx.filter_jit(type(operator).whiten)(operator, jnp.asarray(B)))
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_whitening_is_a_square_root_of_the_inverse(name):
     operator = OPERATORS[name]()
-    K = np.asarray(operator.dense())
+    K = dense(operator)
     np.testing.assert_array_equal(K, K.T)
     B, C = RNG.normal(size=(2, len(K), 4))
-    product = operator.whiten(jnp.asarray(B)).T @ operator.whiten(jnp.asarray(C))
+    product = whitened(operator, B).T @ whitened(operator, C)
     np.testing.assert_allclose(product, B.T @ np.linalg.solve(K, C), rtol=1e-9, atol=1e-11)
 
 
 def test_diagonal_plus_low_rank_is_safe_in_single_precision():
     d, W = low_rank(3)
     B = jnp.asarray(RNG.normal(size=(6, 4)))
-    exact = DiagonalPlusLowRank(d, W).whiten(B)
-    single = DiagonalPlusLowRank(*(x.astype(jnp.float32) for x in (d, W))).whiten(B.astype(jnp.float32))
+    exact = whitened(DiagonalPlusLowRank(d, W), B)
+    single = whitened(DiagonalPlusLowRank(*(x.astype(jnp.float32) for x in (d, W))), B.astype(jnp.float32))
     assert single.dtype == jnp.float32
     np.testing.assert_allclose(single, exact, rtol=1e-4, atol=1e-6)
 
@@ -78,7 +87,7 @@ def sum_of_squares(first, each, step, size):
 def test_banded_is_a_sum_of_squares_of_differences(bandwidth):
     parts = bands(bandwidth)
     K = sum_of_squares(*map(np.asarray, parts), 12)
-    np.testing.assert_allclose(Banded(*parts, 12).dense(), K, rtol=1e-11, atol=1e-12 * np.abs(K).max())
+    np.testing.assert_allclose(dense(Banded(*parts, 12)), K, rtol=1e-11, atol=1e-12 * np.abs(K).max())
     assert np.all(K[np.abs(np.subtract.outer(np.arange(12), np.arange(12))) > bandwidth] == 0)
 
 
@@ -86,8 +95,8 @@ def test_banded_is_a_sum_of_squares_of_differences(bandwidth):
 def test_banded_takes_a_first_square_of_fewer_rows(rows):
     first, each, step = bands(3)
     K, B = sum_of_squares(*map(np.asarray, (first[:rows], each, step)), 12), RNG.normal(size=(12, 4))
-    whitened = Banded(first[:rows], each, step, 12).whiten(jnp.asarray(B))
-    np.testing.assert_allclose(whitened.T @ whitened, B.T @ np.linalg.solve(K, B), rtol=1e-8, atol=1e-11)
+    A = whitened(Banded(first[:rows], each, step, 12), B)
+    np.testing.assert_allclose(A.T @ A, B.T @ np.linalg.solve(K, B), rtol=1e-8, atol=1e-11)
 
 
 def test_banded_has_the_gradient_of_finite_differences():
@@ -108,17 +117,17 @@ def test_banded_has_the_gradient_of_finite_differences():
 def test_banded_is_safe_in_single_precision():
     """Also if the condition number of its diagonally scaled entries is beyond 1e10, the inverse of rounding squared."""
     parts, B = bands(3, step=0.01), RNG.normal(size=(100, 4))
-    K = np.asarray(Banded(*parts, 100).dense())
+    K = dense(Banded(*parts, 100))
     scale = np.sqrt(np.diag(K))
     assert np.linalg.cond(K / scale / scale[:, None]) > 1e10
-    exact = Banded(*parts, 100).whiten(jnp.asarray(B))
-    single = Banded(*(part.astype(jnp.float32) for part in parts), 100).whiten(jnp.asarray(B, jnp.float32))
+    exact = whitened(Banded(*parts, 100), B)
+    single = whitened(Banded(*(part.astype(jnp.float32) for part in parts), 100), B.astype(np.float32))
     assert single.dtype == jnp.float32
     np.testing.assert_allclose(single, exact, rtol=1e-4, atol=1e-5 * np.abs(exact).max())
 
 
 def test_triangular_root_of_a_sum_of_squares():
-    L = np.asarray(triangular(jnp.asarray(SQUARE[:, :4])))
+    L = np.asarray(jax.jit(triangular)(jnp.asarray(SQUARE[:, :4])))
     np.testing.assert_allclose(L.T @ L, SQUARE[:, :4].T @ SQUARE[:, :4], rtol=1e-12)
     np.testing.assert_array_equal(L, np.tril(L))
     assert np.all(np.diag(L) > 0)
@@ -128,5 +137,5 @@ def test_triangular_root_of_a_sum_of_squares():
 def test_small_factorisations_agree_with_lapack(size):
     K = SQUARE[:size] @ SQUARE[:size].T
     L = np.linalg.cholesky(K)
-    np.testing.assert_allclose(small_cholesky(jnp.asarray(K)), L, rtol=1e-12)
-    np.testing.assert_allclose(small_inverse(jnp.asarray(L)), np.linalg.inv(L), rtol=1e-11, atol=1e-14)
+    np.testing.assert_allclose(jax.jit(small_cholesky)(jnp.asarray(K)), L, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(small_inverse)(jnp.asarray(L)), np.linalg.inv(L), rtol=1e-11, atol=1e-14)
