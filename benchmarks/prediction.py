@@ -1,0 +1,103 @@
+"""Measure how many rows a second are predicted, and how long neighbours take to be fitted and asked.
+
+The model is the default for eight inputs, two layers, after a short training; rates are the best of three calls. GPs of
+neighbours are fitted to made-up scores of 50,000 and 1,000,000 rows. Writes results/prediction.jsonl and
+results/prediction.md.
+
+    python -m benchmarks.prediction
+"""
+
+import json
+import resource
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+
+from benchmarks.lines import RESULTS
+from overtone.inference.neighbours import Search, fit_neighbours, said_by_neighbours, with_rows
+from overtone.sklearn import DeepGPRegressor
+
+ROWS, TRAINED = 32_768, 8_000
+GOALS = {"mean": 20_000, "mean and standard deviation": 20_000, "log density": 10_000, "quantiles": 10_000}
+GOALS["evaluate"] = 10_000
+
+
+def best(compute: Callable, times: int = 3) -> float:
+    """Return the seconds of the quickest of some calls, after one that compiles."""
+    seconds = []
+    for _ in range(times + 1):
+        began = perf_counter()
+        compute()
+        seconds.append(perf_counter() - began)
+    return min(seconds[1:])
+
+
+def rates(model: DeepGPRegressor, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Return rows per second of each kind of prediction."""
+    calls = {
+        "mean": lambda: model.predict(X),
+        "mean and standard deviation": lambda: model.predict(X, return_std=True),
+        "log density": lambda: model.log_predictive_density(X, y),
+        "quantiles": lambda: model.predict_quantiles(X, [0.025, 0.5, 0.975]),
+        "evaluate": lambda: model.evaluate(X, y),
+    }
+    return {name: len(X) / best(call) for name, call in calls.items()}
+
+
+def of_predictions() -> list[dict]:
+    rng = np.random.default_rng(0)
+    X = rng.random((TRAINED + ROWS, 8))
+    y = np.sin(6 * X[:, 0] * X[:, 1]) + X[:, 2] + 0.2 * rng.standard_normal(len(X))
+    model = DeepGPRegressor(max_steps=200).fit(X[:TRAINED], y[:TRAINED])
+    X, y, lines = X[TRAINED:], y[TRAINED:], []
+    model.neighbours_ = ()
+    lines += [{"what": name, "rows_per_second": rate} for name, rate in rates(model, X, y).items()]
+    Z = model._inputs(X)[0]
+    model.neighbours_ = (
+        with_rows(fit_neighbours(Z[:5000], rng.standard_normal(5000)), Z, rng.standard_normal(len(Z))),
+    )
+    lines += [
+        {"what": f"{name}, with neighbours", "rows_per_second": rate} for name, rate in rates(model, X, y).items()
+    ]
+    return lines
+
+
+def of_neighbours(num: int) -> dict:
+    """Return how long the GP of so many rows' scores takes, and the most memory that the process has had."""
+    rng = np.random.default_rng(0)
+    X = rng.random((num, 8)).astype("float32")
+    scores, asked = np.sin(20 * X[:, 0]) + rng.standard_normal(num), rng.random((20_000, 8))
+    began = perf_counter()
+    process = fit_neighbours(X, scores)
+    fitted = perf_counter() - began
+    began = perf_counter()
+    search = Search(np.asarray(process.inputs), np.asarray(process.lengthscales))
+    found = {"neighbours": num, "fit": fitted, "search": perf_counter() - began}
+    found["rows_per_second"] = len(asked) / best(lambda: said_by_neighbours(process, asked, search))
+    return {**found, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def page(lines: list[dict]) -> str:
+    text = "| prediction, 8 inputs, two layers | rows per second | aimed at |\n|---|---:|---:|\n"
+    for line in lines:
+        if "what" in line:
+            text += f"| {line['what']} | {line['rows_per_second']:,.0f} | {GOALS.get(line['what'], '')} |\n"
+    text += "\n| rows with scores, 8 inputs | fit, s | tree, s | asked, rows per second | peak memory, MB |\n"
+    text += "|---" + "|---:" * 4 + "|\n"
+    for line in lines:
+        if "neighbours" in line:
+            times = f"{line['fit']:.1f} | {line['search']:.1f} | {line['rows_per_second']:,.0f}"
+            text += f"| {line['neighbours']:,} | {times} | {line['peak_mb']:,.0f} |\n"
+    return text
+
+
+def main() -> None:
+    lines = [*of_predictions(), of_neighbours(50_000), of_neighbours(1_000_000)]
+    (RESULTS / "prediction.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (RESULTS / "prediction.md").write_text(page(lines))
+    print(page(lines))
+
+
+if __name__ == "__main__":
+    main()
