@@ -47,7 +47,7 @@ format: .venv/ready
 	touch .venv-bench/ready
 
 bench: .venv/ready .venv-bench/ready
-	for part in machine residuals steps startup memory page; do $(BIN)/python -m benchmarks.$$part || exit 1; done
+	for part in machine residuals steps startup memory prediction page; do $(BIN)/python -m benchmarks.$$part || exit 1; done
 
 bench-quality: .venv/ready .venv-bench/ready
 	for part in quality multi_step output_layers random_tables quality_page; do $(BIN)/python -m benchmarks.$$part || exit 1; done

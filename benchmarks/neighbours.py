@@ -61,7 +61,8 @@ def page(lines: list[dict]) -> str:
 
 
 def main(seconds: int = SECONDS) -> None:
-    cases = product(NAMES, ("fine structure", "no fine structure"), (seconds,))
+    variants = product(("fine structure", "no fine structure"), NAMES)  # the defaults first
+    cases = [(name, fine, seconds) for fine, name in variants]
     lines = completed(PATH, cases, ("table", "fine", "budget"), measure)
     (RESULTS / "neighbours.md").write_text(page(lines))
 

@@ -10,9 +10,11 @@ import pytest
 
 import overtone as ot
 from overtone.autopilot.build import build, deepened, objective
+from overtone.autopilot.exact import fit_exact
+from overtone.autopilot.held_out import held_out_density, hold_out, with_tested_noise
 from overtone.autopilot.policies import FINE, OBJECTIVE
 from overtone.autopilot.spectrum import TooFewFrequenciesWarning
-from overtone.autopilot.train import Parts, held_out_density, hold_out, train, with_tested_noise
+from overtone.autopilot.train import Parts, train
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.gp.maps import standardise
 from overtone.gp.model import elbo, layer_marginals
@@ -254,6 +256,13 @@ def test_a_time_limit_includes_the_whole_fit_and_config_says_what_was_chosen():
     assert model.history_.seconds < 60
     assert model.plan_.num_inducing > 40
     assert model.score(SERIES, y) > 0.95
+
+
+def test_an_exact_gp_of_a_series_starts_from_the_waves_of_its_spectrum(x64):
+    y = WAVES + 0.1 * np.random.default_rng(1).standard_normal((600, 1))
+    fitted, _ = fit_exact(planned(SERIES, y), Rows(SERIES, y), KEY, lambda: False)
+    mean = np.asarray(ot.predict(fitted.model, SERIES, key=KEY).mean())
+    assert np.mean((mean - WAVES) ** 2) < 0.005  # half of the noise
 
 
 def test_rows_that_tell_when_to_stop_are_the_last_ones_if_later_rows_are_to_be_predicted():

@@ -45,8 +45,9 @@ def exact_model(plan: Plan, rows: Rows, noise: float) -> DeepGP:
     num_inputs = rows.X.shape[1]
     kind, start, (variance, faster) = part(KERNELS, str(plan.exact_kernel)), EXACT.start * num_inputs**0.5, EXACT.fast
     kernel = kind(1.0, start) + Linear(1 / num_inputs)
-    if num_inputs == 1:
-        kernel = kernel + kind(variance, faster * start)
+    if num_inputs == 1:  # waves that the spectrum shows are not found from longer lengthscales
+        shortest = plan.start.lengthscale if plan.start else np.inf
+        kernel = kernel + kind(variance, min(faster * start, shortest))
     scaling = Affine(np.zeros(num_inputs), np.ones(num_inputs))  # inputs of all rows are scaled already
     layer = Layer(kernel, InducingPoints(Fixed(rows.X)), scaling=scaling)
     return DeepGP([layer], Gaussian(noise)).initialised(*rows, seed=plan.seed, dtype="float64")

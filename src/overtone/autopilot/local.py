@@ -5,8 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from overtone.autopilot.config import Config
+from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.autopilot.policies import LOCAL
 from overtone.autopilot.record import Plan
+from overtone.gp.likelihoods import AbstractNoise, FlexibleNoise
 from overtone.gp.model import DeepGP
 from overtone.gp.neighbours import NeighbourGP
 from overtone.inference.neighbours import fit_neighbours, with_rows, with_tested_scale
@@ -21,6 +24,16 @@ class Learned(NamedTuple):
 
     neighbours: Neighbours = ()
     why: str = ""
+
+
+def may_have_neighbours(config: Config, output: str, likelihood: str, held_out: int) -> bool:
+    """Return whether held-out rows are to decide about neighbours: of numbers, unless a user does not want them."""
+    numbers = issubclass(part(LIKELIHOODS, likelihood), AbstractNoise | FlexibleNoise)
+    able = numbers and output == "natural" and held_out > 0
+    if config.neighbours == "yes" and not able:
+        raise ValueError("neighbours='yes' needs targets that are numbers, output='natural' and some 2,000 rows.")
+    usual = config.neighbours == "auto" and config.method == "id-dgp" and config.preset != "paper"
+    return able and (usual or config.neighbours == "yes")
 
 
 def learn_neighbours(model: DeepGP, key: Any, rows: Rows, held_out: Rows, plan: Plan) -> Learned:

@@ -10,6 +10,7 @@ import numpy as np
 
 from overtone.autopilot.config import DEEP, FOURIER, STRUCTURE, Config
 from overtone.autopilot.fine import fine_inputs
+from overtone.autopilot.local import may_have_neighbours
 from overtone.autopilot.names import KERNELS, LIKELIHOODS, part
 from overtone.autopilot.policies import (
     BAND_LIMIT,
@@ -25,7 +26,6 @@ from overtone.autopilot.policies import (
 )
 from overtone.autopilot.record import Plan
 from overtone.autopilot.spectrum import Start, frequencies, start_noise, start_of_series, warn_if_far_too_few
-from overtone.gp.likelihoods import AbstractNoise, FlexibleNoise
 
 
 def plan(config: Config, X: np.ndarray, y: np.ndarray) -> Plan:
@@ -91,7 +91,7 @@ class _Planner:
             held_out=held_out,
             held_out_last=config.held_out == "last",
             calibrated=output == "collapsed" and not self.paper,
-            neighbours=self.decide_neighbours(output, likelihood, held_out),
+            neighbours=may_have_neighbours(config, output, likelihood, held_out),
             dtype=config.dtype,
             seed=config.random_state,
             reasons=self.reasons,
@@ -281,14 +281,6 @@ class _Planner:
                 else "There is one noise variance: no rows are held out that could test more."
             )
         return output, likelihood
-
-    def decide_neighbours(self, output: str, likelihood: str, held_out: int) -> bool:
-        kind, asked = part(LIKELIHOODS, likelihood), self.config.neighbours
-        wanted = asked == "yes" or (asked == "auto" and self.config.method == "id-dgp" and not self.paper)
-        able = issubclass(kind, AbstractNoise | FlexibleNoise) and output == "natural" and held_out > 0
-        if asked == "yes" and not able:
-            raise ValueError("neighbours='yes' needs targets that are numbers, output='natural' and some 2,000 rows.")
-        return wanted and able
 
     def num_output_features(self, depths: tuple[int, ...], width: int) -> int:
         """Return the number of features of the output layer."""

@@ -80,7 +80,8 @@ class ExactPolicy:
     noise_spread: float = 1.5
     noises: tuple[float, ...] = (0.1, 1e-3)  # variances to start from; the second, which may be much better, where
     rows_twice: int = 500  # there are at most so many rows, or some rows are repeated
-    time_share: float = 0.5  # of a time limit, at most
+    time_share: float = 0.5  # of a time limit, at most, but
+    min_steps: int = 40  # of L-BFGS are made even if compilation took it all
     min_rows_depth: int = 300  # to try two layers at all, with a time limit
     min_rows_depth_unasked: int = 1001  # without one: two layers take a minute, and rarely gain on fewer rows
     standard_errors: float = 2.0  # by which two layers must be better on rows that neither has seen

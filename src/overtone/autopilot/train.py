@@ -3,21 +3,20 @@
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 import optax
-from scipy.optimize import minimize_scalar
 
 from overtone.autopilot.build import build, deepened, objective, with_scales
 from overtone.autopilot.exact import fit_exact
+from overtone.autopilot.held_out import held_out_densities, held_out_density, hold_out, with_tested_noise
 from overtone.autopilot.local import Learned, Neighbours, learn_neighbours
-from overtone.autopilot.policies import BAND_LIMIT, DEPTH, EXACT, HOLD_OUT, LOCAL, NOISE, TIME
+from overtone.autopilot.policies import BAND_LIMIT, DEPTH, EXACT, HOLD_OUT, LOCAL, TIME
 from overtone.autopilot.record import Plan
-from overtone.gp.likelihoods import FlexibleNoise
 from overtone.gp.model import DeepGP
 from overtone.inference.calibration import with_calibrated_noise
 from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
@@ -28,7 +27,7 @@ from overtone.inference.loop import History, fit
 from overtone.inference.natural import NaturalGradient
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.output_layer import output_sums, with_output_from_rows
-from overtone.inference.predictions import bound, log_density, over_rows
+from overtone.inference.predictions import bound
 from overtone.inference.schedules import planned_adam
 from overtone.numerics.compiling import one_blas_thread
 from overtone.numerics.params import unwrap
@@ -189,9 +188,11 @@ class _Stages:
     def train_exact(self) -> Stage:
         """Fit the exact GP that a small table or series starts with."""
 
+        steps = count(1)
+
         def stop() -> bool:
             late = self.plan.seconds is not None and self.seconds_left(EXACT.time_share) < 0
-            return late or self.run.stop()
+            return (next(steps) >= EXACT.min_steps and late) or self.run.stop()
 
         fitted, aim = fit_exact(self.plan, self.rows, self.key, stop)
         return Stage(fitted.model, aim, fitted.state, fitted.history)
@@ -246,53 +247,12 @@ class _Stages:
         return float(bound(model, jax.random.fold_in(self.key, 1), HOLD_OUT.bound_draws, *self.rows)) - worth
 
 
-def hold_out(plan: Plan, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows to train on, and those that tell when to stop."""
-    if plan.held_out_last:
-        return np.arange(num - plan.held_out), np.arange(num - plan.held_out, num)
-    order = np.random.default_rng(plan.seed).permutation(num)
-    return np.sort(order[plan.held_out :]), np.sort(order[: plan.held_out])
-
-
 def with_best_scales(model: DeepGP, rows: Rows) -> DeepGP:
     """Return a shallow, band-limited model with the kernel's variance and the noise where the bound is largest."""
     gram, projected = map(np.asarray, output_sums(model, jax.random.key(0), *rows))
     squares = np.sum(rows.y.astype(float) ** 2, axis=0)
     noises, scales = np.geomspace(*BAND_LIMIT.noises), np.geomspace(*BAND_LIMIT.scales)
     return with_scales(model, *best_scales(gram, projected, squares, len(rows.X), noises, scales))
-
-
-def with_tested_noise(model: DeepGP, key: Any, held_out: Rows) -> DeepGP:
-    """Return the model with the variance of flexible noise times the factor that held-out rows find best.
-
-    Training makes it too small where the model is overfitted.
-    """
-    noise = model.likelihood
-    if not isinstance(noise, FlexibleNoise) or not len(held_out.X):
-        return model
-
-    def scaled(log_factor: float) -> DeepGP:
-        return eqx.tree_at(lambda m: m.likelihood, model, noise.scaled(log_factor))
-
-    def loss(log_factor: float) -> float:
-        value = held_out_density(scaled(log_factor), key, held_out)
-        return -value if np.isfinite(value) else np.inf
-
-    options = {"xatol": NOISE.precision, "maxiter": NOISE.evaluations}
-    best: Any = minimize_scalar(loss, bounds=NOISE.log_factors, method="bounded", options=options)
-    return scaled(best.x if best.fun < loss(0.0) else 0.0)
-
-
-def held_out_densities(model: DeepGP, key: Any, rows: Rows) -> np.ndarray:
-    """Return the log predictive density of each of some rows that training has not seen."""
-    (densities,) = over_rows(lambda *chunk: log_density(model, key, HOLD_OUT.draws, *chunk), *rows)
-    missing = np.isnan(rows.y[:, : densities.shape[1]])
-    return np.sum(np.where(missing, 0, densities), axis=1)
-
-
-def held_out_density(model: DeepGP, key: Any, rows: Rows) -> float:
-    """Return their mean."""
-    return float(np.mean(held_out_densities(model, key, rows)))
 
 
 def _describe(model: DeepGP, loss: float) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from inspect import Parameter, Signature
 from typing import Any, Self
@@ -17,17 +17,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from overtone.autopilot.config import PARAMETERS, Config
 from overtone.autopilot.local import Neighbours, renewed
 from overtone.autopilot.plan import plan
-from overtone.autopilot.record import Plan
 from overtone.autopilot.train import Run, refitted, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
-from overtone.estimators.nearby import check_neighbours, of_neighbours
+from overtone.estimators.nearby import of_neighbours
 from overtone.estimators.ranges import count_outside, warn_of_rows_outside
+from overtone.estimators.saving import restored, stored
 from overtone.gp import diagnostics
-from overtone.gp.maps import Affine, unit_interval
-from overtone.gp.model import DeepGP
+from overtone.gp.maps import unit_interval
 from overtone.inference import predictions
-from overtone.inference.loop import History
 from overtone.inference.objective import Rows
 from overtone.numerics.compiling import (
     forget_programs_if_many,
@@ -36,7 +34,6 @@ from overtone.numerics.compiling import (
     quickly_compiled,
 )
 from overtone.storage import files
-from overtone.storage.structure import described, rebuilt
 from overtone.tables.gaps import count_missing, filled, missing_values_message, with_missing_rows
 
 log = logging.getLogger(__name__)
@@ -236,27 +233,7 @@ class DeepGPEstimator(BaseEstimator):
         `neighbours=False` it does not, and the loaded model predicts what the deep GP says alone.
         """
         self._fitted()
-        structure, arrays = described(self.model_)
-        nearby, more = described(self.neighbours_ if neighbours else (), "neighbours")
-        arrays |= more
-        arrays |= {"x_scaling_.shift": self.x_scaling_.shift, "x_scaling_.scale": self.x_scaling_.scale}
-        arrays["history_.loss"] = self.history_.loss
-        arrays |= {} if self.means_ is None else {"means_": self.means_}
-        about = {
-            "estimator": type(self).__name__,
-            "parameters": {**self.get_params(), "random_state": self.config_.random_state},
-            "config": asdict(self.config_),
-            "plan": asdict(self.plan_),
-            "structure": structure,
-            "neighbours": nearby,
-            "history": {**asdict(self.history_), "loss": None},
-            "inputs": [str(name) for name in getattr(self, "feature_names_in_", ())],
-            "target": self.target_,
-            "exposure": [self.exposed_, self.exposure_],
-            "encoder": self.encoder_ and self.encoder_.to_json(),
-        }
-        of_targets, about_targets = self._target_state()
-        files.write(path, "estimator", arrays | of_targets, about | about_targets)
+        files.write(path, "estimator", *stored(self, neighbours))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Self:
@@ -266,38 +243,11 @@ class DeepGPEstimator(BaseEstimator):
         if (name := str(about.get("estimator"))) not in kinds:
             raise ValueError(f"{path}: this is a {name}, not a {cls.__name__}; load it as what it is.")
         try:
-            return kinds[name]._restored(arrays, about)
+            return restored(kinds[name], arrays, about)
         except files.FileError as error:
             raise files.FileError(f"{path}: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
             raise files.FileError(f"{path}: this file is damaged, or not one of ours ({error!r:.200}).") from None
-
-    @classmethod
-    def _restored(cls, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Self:
-        """Return the estimator that these arrays and words of a file describe."""
-        model = cls(**tuples(about["parameters"]))
-        model.x_scaling_ = Affine(arrays["x_scaling_.shift"], arrays["x_scaling_.scale"])
-        if not (model.x_scaling_.shift.ndim == 1 and np.all(np.isfinite(model.x_scaling_(np.float64(0))))):
-            raise files.FileError("its inputs cannot be scaled.")
-        model.means_ = arrays.get("means_")
-        model.config_ = Config(**tuples(about["config"]))
-        model.config_.validate()
-        model.plan_ = Plan.from_json(tuples(about["plan"]))
-        scores = [tuple(score) for score in about["history"]["scores"]]
-        model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"], "scores": scores})
-        model.n_features_in_ = len(model.x_scaling_.shift)
-        if about["inputs"]:
-            vars(model)["feature_names_in_"] = np.array([str(name) for name in about["inputs"]], object)
-        model.target_, (model.exposed_, model.exposure_) = about["target"], about["exposure"]
-        model.encoder_ = about["encoder"] and encoding().Encoder.from_json(tuples(about["encoder"]))
-        model._restore_targets(arrays, about)
-        with jax.enable_x64(True):
-            model.model_ = rebuilt(about["structure"], arrays)
-            model.neighbours_ = rebuilt(about.get("neighbours", {"tuple": []}), arrays)
-        if not isinstance(model.model_, DeepGP):
-            raise files.FileError("it holds something else than a model.")
-        check_neighbours(model.neighbours_, model.n_features_in_, model.model_.output.num_outputs)
-        return model
 
     def _targets(self, *rows: Any, **exposure: Any) -> Any:
         """Return targets in the form that the model was trained on."""

@@ -86,11 +86,13 @@ class DeepGP(eqx.Module):
         """
         H, marginals = X[None], []
         for layer, eps in zip(self.layers, (*noise, None), strict=True):
+            flat = H.reshape(-1, H.shape[-1])
             if eps is None and variance_draws is not None and layer.main.is_joint:
-                mean, var = _over_draws(layer.main.mean, H), _over_draws(layer, H[:variance_draws])[1]
+                mean, (_, var) = layer.main.mean(flat), layer(flat[: variance_draws * X.shape[0]])
+                mean, var = (m.reshape(-1, X.shape[0], m.shape[-1]) for m in (mean, var))
                 var = jnp.broadcast_to(jnp.mean(var, axis=0), mean.shape)
             else:
-                mean, var = _over_draws(layer, H)
+                mean, var = (m.reshape(*H.shape[:2], -1) for m in layer(flat))
             marginals.append((H, mean, var))
             if eps is not None:
                 H = mean + jnp.sqrt(var) * eps
@@ -145,11 +147,6 @@ def _shared_passes(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], num
     widths = model.hidden_widths
     eps = quasi_normal(key, num_samples if widths else 1, sum(widths), X.dtype)
     return model.propagate(jnp.split(eps[:, None], np.cumsum(widths, dtype=int), axis=-1)[:-1], X, VARIANCE_DRAWS)
-
-
-def _over_draws(function: Callable, H: Float[Array, "S N D"]) -> Any:
-    """Return function(H), a tree of arrays (S, N, P), for a function of rows."""
-    return jax.tree.map(lambda leaf: leaf.reshape(*H.shape[:2], -1), function(H.reshape(-1, H.shape[-1])))
 
 
 def predict(

@@ -22,6 +22,7 @@ MAX_SCORE = 5.0  # farther outliers say no more to their neighbours
 STEPS, BATCH_ROWS, LOOKUP_STEPS, RATE = 80, 512, 5, 0.1  # of Adam; neighbours are looked up again every few steps
 START_NEIGHBOURS, SHORTEST = 8, 1e-3  # the usual distance of the eighth row is the first lengthscale, if not too short
 MAX_SHARE = 0.9995
+MAX_FITTED = 100_000  # rows among which neighbours are looked up while lengthscales are learned
 CHUNK_ROWS = 1024
 # The logs of the gain, of the first scale and of the second by the first, and the logit of the second one's weight.
 LIMITS = (-4.0, -4.0, 0.0, -6.0), (2.0, 3.0, 6.0, 0.0)
@@ -58,8 +59,12 @@ def fit_neighbours(X: np.ndarray, scores: np.ndarray, *, seed: int = 0, seconds:
     Minibatches of rows are scored by their neighbours among all rows. After some seconds, compilation not counted, the
     GP is taken as it is.
     """
+    began, rng, all_rows = perf_counter(), np.random.default_rng(seed), (X, scores)
+    if len(X) > MAX_FITTED:
+        chosen = rng.choice(len(X), MAX_FITTED, replace=False)
+        X, scores = X[chosen], scores[chosen]
     X, scores = np.asarray(X, float), np.clip(np.asarray(scores, float), -MAX_SCORE, MAX_SCORE)
-    began, rng, (num_rows, num_inputs) = perf_counter(), np.random.default_rng(seed), X.shape
+    num_rows, num_inputs = X.shape
     num, size = min(NUM_NEIGHBOURS, num_rows - 1), min(BATCH_ROWS, num_rows)
     with jax.enable_x64(True), one_blas_thread():
         some = X[rng.choice(num_rows, size, replace=False)]
@@ -79,8 +84,8 @@ def fit_neighbours(X: np.ndarray, scores: np.ndarray, *, seed: int = 0, seconds:
             near = _others(search.nearest(X[rows], num + 1), rows)
             metric, state = _improved(metric, state, X[rows], unit[rows], X[near], unit[near])
             began = perf_counter() if step == 0 else began  # once compiled
-        known = (jax.device_put(part.astype("float32")) for part in (X, scores))
-        return NeighbourGP(next(known), next(known), jnp.exp(metric.log_lengthscales), metric.share)
+        process = NeighbourGP(jnp.zeros((0, num_inputs)), jnp.zeros(0), jnp.exp(metric.log_lengthscales), metric.share)
+        return with_rows(process, *all_rows)
 
 
 def with_rows(process: NeighbourGP, X: np.ndarray, scores: np.ndarray) -> NeighbourGP:

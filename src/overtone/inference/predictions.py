@@ -4,7 +4,9 @@ Programs run on chunks of one size, so that memory is bounded, and nothing is co
 `predict`, `elbo` and `sample_functions` are for users of the library; estimators take the smaller programs below.
 """
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -95,13 +97,27 @@ def dtype_of(model: DeepGP) -> Any:
 
 
 def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) -> Any:
-    """Return compute(*arrays), a tree of arrays (..., N, P) of so many draws of hidden layers, by chunks of rows."""
-    rows, parts = max(1, min(CHUNK_ROWS, CHUNK_PRODUCTS // draws)), []
-    for first in range(0, len(arrays[0]), rows):
+    """Return compute(*arrays), a tree of arrays (..., N, P) of so many draws of hidden layers, by chunks of rows.
+
+    Chunks are computed side by side, since one of them does not keep all cores busy.
+    """
+    rows = max(1, min(CHUNK_ROWS, CHUNK_PRODUCTS // draws))
+    wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+
+    def of_chunk(first: int) -> Any:
         chunk = [a[first : first + rows] for a in arrays]
         size = len(chunk[0])
         padded = [np.concatenate([c, np.repeat(c[-1:], rows - size, axis=0)]) for c in chunk]
-        parts.append(jax.tree.map(lambda leaf, size=size: np.asarray(leaf)[..., :size, :], compute(*padded)))
+        with jax.enable_x64(wide):  # a thread has settings of its own
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[..., :size, :], compute(*padded))
+
+    starts = range(0, len(arrays[0]), rows)
+    parts = [of_chunk(first) for first in starts[:1]]  # compiled once
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        parts += pool.map(of_chunk, starts[1:])
+    finally:
+        pool.shutdown(cancel_futures=True)
     return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-2), *parts)
 
 

@@ -1,0 +1,69 @@
+"""Estimators as arrays and words, and back."""
+
+from dataclasses import asdict
+from typing import Any
+
+import jax
+import numpy as np
+
+from overtone.autopilot.config import Config
+from overtone.autopilot.record import Plan
+from overtone.estimators.arguments import encoding, tuples
+from overtone.estimators.nearby import check_neighbours
+from overtone.gp.maps import Affine
+from overtone.gp.model import DeepGP
+from overtone.inference.loop import History
+from overtone.storage import files
+from overtone.storage.structure import described, rebuilt
+
+
+def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the arrays of a fitted estimator, and all else as JSON has it."""
+    structure, arrays = described(model.model_)
+    nearby, more = described(model.neighbours_ if neighbours else (), "neighbours")
+    arrays |= more
+    arrays |= {"x_scaling_.shift": model.x_scaling_.shift, "x_scaling_.scale": model.x_scaling_.scale}
+    arrays["history_.loss"] = model.history_.loss
+    arrays |= {} if model.means_ is None else {"means_": model.means_}
+    about = {
+        "estimator": type(model).__name__,
+        "parameters": {**model.get_params(), "random_state": model.config_.random_state},
+        "config": asdict(model.config_),
+        "plan": asdict(model.plan_),
+        "structure": structure,
+        "neighbours": nearby,
+        "history": {**asdict(model.history_), "loss": None},
+        "inputs": [str(name) for name in getattr(model, "feature_names_in_", ())],
+        "target": model.target_,
+        "exposure": [model.exposed_, model.exposure_],
+        "encoder": model.encoder_ and model.encoder_.to_json(),
+    }
+    of_targets, about_targets = model._target_state()
+    return arrays | of_targets, about | about_targets
+
+
+def restored(kind: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Any:
+    """Return the estimator that these arrays and words of a file describe."""
+    model = kind(**tuples(about["parameters"]))
+    model.x_scaling_ = Affine(arrays["x_scaling_.shift"], arrays["x_scaling_.scale"])
+    if not (model.x_scaling_.shift.ndim == 1 and np.all(np.isfinite(model.x_scaling_(np.float64(0))))):
+        raise files.FileError("its inputs cannot be scaled.")
+    model.means_ = arrays.get("means_")
+    model.config_ = Config(**tuples(about["config"]))
+    model.config_.validate()
+    model.plan_ = Plan.from_json(tuples(about["plan"]))
+    scores = [tuple(score) for score in about["history"]["scores"]]
+    model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"], "scores": scores})
+    model.n_features_in_ = len(model.x_scaling_.shift)
+    if about["inputs"]:
+        vars(model)["feature_names_in_"] = np.array([str(name) for name in about["inputs"]], object)
+    model.target_, (model.exposed_, model.exposure_) = about["target"], about["exposure"]
+    model.encoder_ = about["encoder"] and encoding().Encoder.from_json(tuples(about["encoder"]))
+    model._restore_targets(arrays, about)
+    with jax.enable_x64(True):
+        model.model_ = rebuilt(about["structure"], arrays)
+        model.neighbours_ = rebuilt(about.get("neighbours", {"tuple": []}), arrays)
+    if not isinstance(model.model_, DeepGP):
+        raise files.FileError("it holds something else than a model.")
+    check_neighbours(model.neighbours_, model.n_features_in_, model.model_.output.num_outputs)
+    return model
