@@ -157,7 +157,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     def sample_y(self, X, n_samples: int = 1, random_state: Any = 0, *, exposure=None) -> np.ndarray:
         """Return draws of y at the rows of X, of shape (N, n_samples) or (N, P, n_samples).
 
-        The rows of one draw belong together: they are values of one function, plus noise.
+        The rows of one draw belong together: they are values of one function of the deep GP, plus noise. What
+        neighbours know is no part of them.
         """
         draws = self._draws(X, n_samples, random_state, self._offset(X, exposure))
         return self._shape(np.moveaxis(self.y_scaling_.inverse(draws), 0, -1), axis=1)

@@ -1,5 +1,6 @@
 """Fit a nearest-neighbour GP to the scores of rows, test it on rows that training has not seen, and ask it."""
 
+from itertools import combinations_with_replacement, product
 from time import perf_counter
 from typing import Any
 
@@ -9,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float
-from scipy.optimize import minimize
 from scipy.spatial import KDTree
-from scipy.special import expit
+from scipy.special import ndtr
 
 from overtone.gp.neighbours import NeighbourGP, conditional, mixed
 from overtone.gp.predictive.mixture import Mixture
@@ -24,9 +24,10 @@ START_NEIGHBOURS, SHORTEST = 8, 1e-3  # the usual distance of the eighth row is 
 MAX_SHARE = 0.9995
 MAX_FITTED = 100_000  # rows among which neighbours are looked up while lengthscales are learned
 CHUNK_ROWS = 1024
-# The logs of the gain, of the first scale and of the second by the first, and the logit of the second one's weight.
-LIMITS = (-4.0, -4.0, 0.0, -6.0), (2.0, 3.0, 6.0, 0.0)
-START_SCALES = (0.0, -0.5, 1.5, -2.0)
+MAX_GAIN = 8.0
+SCALES = tuple(float(scale) for scale in np.exp(np.arange(-4, 5.5, 0.5)))  # of variances, narrow and wide
+WEIGHTS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95)  # of the wide one
+COVERAGE = 0.945  # of intervals of 95 %, at least, by the rows that choose the scales
 
 
 class Search:
@@ -150,19 +151,22 @@ def with_tested_scale(process: NeighbourGP, X: np.ndarray, scores: np.ndarray) -
     """Return the GP with the gain and scales that rows not seen in training find best, and the nats that each gains."""
     mean, var, _ = said_by_neighbours(_with_scales(process, 1.0, (1.0, 1.0), 0.5), X)
     z = np.clip(np.asarray(scores, float), -2 * MAX_SCORE, 2 * MAX_SCORE)
-
-    def settings(free: np.ndarray) -> tuple[float, tuple[float, float], float]:
-        gain, narrow, wide, weight = np.clip(free, *LIMITS)
-        return float(np.exp(gain)), (float(np.exp(narrow)), float(np.exp(narrow + wide))), float(expit(weight))
-
-    def nats(free: np.ndarray) -> np.ndarray:
-        gain, scales, weight = settings(free)
-        variances = [var * scale ** (1 - var) for scale in scales]
-        each = [0.5 * (z**2 - np.log(s) - (z - gain * mean) ** 2 / s) for s in variances]
-        return np.logaddexp(np.log1p(-weight) + each[0], np.log(weight) + each[1])
-
-    best: Any = minimize(lambda free: -np.mean(nats(free)), START_SCALES, method="Nelder-Mead")
-    return _with_scales(process, *settings(best.x)), nats(best.x)
+    gain = float(np.clip(np.sum(z * mean / var) / max(np.sum(mean**2 / var), 1e-12), 0.0, MAX_GAIN))
+    variances = [var * scale ** (1 - var) for scale in SCALES]
+    nats = [0.5 * (z**2 - np.log(s) - (z - gain * mean) ** 2 / s) for s in variances]
+    below = [ndtr((z - gain * mean) / np.sqrt(s)) for s in variances]
+    best, best_nats = (gain, (1.0, 1.0), 0.5), np.full(len(z), -np.inf)
+    # The likeliest scales are too narrow where some rows are copies of others, so intervals have to cover as well.
+    for least in (COVERAGE, 0.0):
+        for (i, j), weight in product(combinations_with_replacement(range(len(SCALES)), 2), WEIGHTS):
+            found = np.logaddexp(np.log1p(-weight) + nats[i], np.log(weight) + nats[j])
+            if found.mean() > best_nats.mean():
+                cdf = (1 - weight) * below[i] + weight * below[j]
+                if np.mean(np.abs(cdf - 0.5) < 0.475) >= least:
+                    best, best_nats = (gain, (SCALES[i], SCALES[j]), weight), found
+        if np.isfinite(best_nats.mean()):
+            break
+    return _with_scales(process, *best), best_nats
 
 
 def _with_scales(process: NeighbourGP, gain: float, scales: tuple[float, float], weight: float) -> NeighbourGP:
