@@ -19,7 +19,7 @@ from benchmarks.lines import RESULTS, completed
 from overtone.estimators.ranges import OutsideRangeWarning
 from overtone.sklearn import DeepGPRegressor
 
-PATH, SECONDS = RESULTS / "neighbours.jsonl", 60
+PATH, SECONDS = RESULTS / "neighbours.jsonl", 30
 NAMES = tuple(name for name in tables.NAMES if name not in ("multi_step", "audio_subband", "co2_mauna_loa_weekly"))
 METRICS = "log_density", "rmse", "crps", "coverage_95"
 

@@ -18,7 +18,7 @@ from benchmarks.lines import RESULTS
 from overtone.inference.neighbours import Search, fit_neighbours, said_by_neighbours, with_rows
 from overtone.sklearn import DeepGPRegressor
 
-ROWS, TRAINED = 32_768, 8_000
+ROWS, TRAINED = 16_384, 8_000
 GOALS = {"mean": 20_000, "mean and standard deviation": 20_000, "log density": 10_000, "quantiles": 10_000}
 GOALS["evaluate"] = 10_000
 

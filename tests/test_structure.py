@@ -121,5 +121,6 @@ def test_the_pages_show_the_committed_tables():
         ("results/demo/multi_step.md", "results/README.md"),
         ("benchmarks/results/quality_table.md", "README.md"),
         ("benchmarks/results/small_tables.md", "README.md"),
+        ("benchmarks/results/neighbours.md", "docs/local.md"),
     ):
         assert (ROOT / table).read_text() in (ROOT / page).read_text()
