@@ -49,11 +49,11 @@ def scored(model: DeepGPRegressor, X: np.ndarray, y: np.ndarray) -> dict:
 
 
 def page(lines: list[dict]) -> str:
-    text = "| table | fine structure | global: log density | RMSE | covers "
+    text = "| table | fine structure: inputs | global: log density | RMSE | covers "
     text += "| with neighbours: log density | RMSE | covers |\n"
     text += "|---|---" + "|---:" * 6 + "|\n"
     for line in sorted(lines, key=lambda line: (NAMES.index(line["table"]), line["fine"])):
-        fine = f"{len(line['fine_inputs'])} inputs" if line["fine_inputs"] else "none"
+        fine = f"of {len(line['fine_inputs'])}" if line["fine_inputs"] else "none"
         both = (line["without"], line["with"])
         cells = (f"{m['log_density']:.3f} | {m['rmse']:.3f} | {m['coverage_95']:.1%}" for m in both)
         text += f"| {line['table']} | {fine} | {' | '.join(cells)} |\n"
