@@ -79,7 +79,7 @@ def fit_neighbours(X: np.ndarray, scores: np.ndarray, *, seed: int = 0, seconds:
         for step in range(STEPS):
             if perf_counter() - began > seconds:
                 break
-            if step % LOOKUP_STEPS == 0:
+            if step and step % LOOKUP_STEPS == 0:
                 search = Search(X, np.exp(metric.log_lengthscales))
             rows = rng.choice(num_rows, size, replace=False)
             near = _others(search.nearest(X[rows], num + 1), rows)
@@ -129,13 +129,13 @@ def said_by_neighbours(process: NeighbourGP, X: np.ndarray, search: Search | Non
     """Return the mean and both variances (N,) of the scores of new rows X."""
     search = search or Search(np.asarray(process.inputs), np.asarray(process.lengthscales))
     inputs, scores, parts = np.asarray(process.inputs), np.asarray(process.scores), []
+    # The rows themselves, which may be millions, are no part of the program.
+    metric = eqx.tree_at(lambda p: (p.inputs, p.scores), process, (inputs[:0], scores[:0]))
     with jax.enable_x64(True), one_blas_thread():
         for first in range(0, len(X), CHUNK_ROWS):
             chunk = np.asarray(X[first : first + CHUNK_ROWS], float)
             padded = np.concatenate([chunk, np.repeat(chunk[-1:], CHUNK_ROWS - len(chunk), axis=0)])
             near = search.nearest(padded, min(NUM_NEIGHBOURS, len(scores)))
-            # The rows themselves, which may be millions, are no part of the program.
-            metric = eqx.tree_at(lambda p: (p.inputs, p.scores), process, (inputs[:0], scores[:0]))
             found = _said(metric, padded, inputs[near], scores[near])
             parts.append([np.asarray(part)[: len(chunk)] for part in found])
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
