@@ -155,7 +155,9 @@ def test_a_small_table_is_saved_drawn_from_and_explained(tmp_path):
 def test_depth_has_to_be_proved_on_rows_that_neither_stage_has_seen():
     rng = np.random.default_rng(0)
     rows = rng.random((320, 2))
-    fitted = DeepGPRegressor(max_time=8.0, max_steps=20).fit(rows, np.sin(3 * rows[:, 0]) + 0.3 * rng.normal(size=320))
+    fitted = DeepGPRegressor(max_time=200.0, max_steps=20).fit(
+        rows, np.sin(3 * rows[:, 0]) + 0.3 * rng.normal(size=320)
+    )
     assert fitted.plan_.depths == (1, 2)
     assert len(fitted.model_.layers) == 1
     assert "One layer, an exact GP, is kept: on 32 held-out rows" in fitted.plan_.reasons["n_layers"]

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from overtone.estimators.ranges import sentence
+from overtone.gp.likelihoods import FlexibleNoise
 from overtone.tables.columns import Column
 from overtone.tables.encode import Encoder
 from overtone.tables.read import TableError, quoted_list, read_table
@@ -130,6 +131,8 @@ def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
     kind, kernel, likelihood = f"{layers} layers, {plan.num_inducing} {variables}", plan.kernel, plan.likelihood
     if plan.exact_kernel and layers == 1:
         kind, kernel, likelihood = "one layer, an exact GP", f"{plan.exact_kernel} and straight lines", "gaussian"
+    if plan.varying_noise and isinstance(model.model_.likelihood, FlexibleNoise):
+        likelihood = "gaussian, with noise that varies"
     classes = f" ({', '.join(map(str, model.classes_))})" if hasattr(model, "classes_") else ""
     return {
         "target": target + classes,

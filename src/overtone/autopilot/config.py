@@ -64,7 +64,8 @@ class Config:
         outliers alone; "heteroscedastic", Gaussian noise whose variance is a function of its own. For counts,
         "poisson", or "negative-binomial", which may vary more than that. For classes, "bernoulli" for two and "softmax"
         for several. "auto" chooses by the target: classes for text and yes or no; "negative-binomial" for small whole
-        numbers and zeros; for other numbers "flexible" where held-out rows can test it, and "gaussian" otherwise.
+        numbers and zeros; for other numbers "flexible" where held-out rows can test it, and "gaussian" otherwise, with
+        a variance that varies with the inputs if the residuals of one layer ask for it.
     neighbours: whether the training rows nearest to a new one correct what the deep GP predicts, if held-out rows say
         that it pays: numbers only. "auto" is yes for "id-dgp" but for the paper's preset. Model files then hold the
         inputs of training rows.

@@ -7,12 +7,13 @@ freedom that hyperparameters take.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from overtone.autopilot.names import KERNELS, part
-from overtone.autopilot.policies import EXACT
+from overtone.autopilot.policies import EXACT, NOISE
 from overtone.autopilot.record import Plan
 from overtone.gp.features import InducingPoints
 from overtone.gp.kernels import Linear
@@ -20,11 +21,12 @@ from overtone.gp.layers import Layer
 from overtone.gp.likelihoods import Gaussian
 from overtone.gp.maps import Affine
 from overtone.gp.model import DeepGP
-from overtone.inference.evidence import Evidence, LogNormal, with_freedom
+from overtone.inference.evidence import Evidence, LogNormal, freedom, with_variances_times
 from overtone.inference.loop import Fitted
 from overtone.inference.objective import Rows
 from overtone.inference.quasi_newton import fit_quasi_newton
-from overtone.numerics.params import Fixed
+from overtone.inference.varying import with_varying_noise
+from overtone.numerics.params import Fixed, unwrap
 
 
 def fit_exact(plan: Plan, rows: Rows, key: Any, stop: Callable[[], bool]) -> tuple[Fitted, Evidence]:
@@ -36,8 +38,22 @@ def fit_exact(plan: Plan, rows: Rows, key: Any, stop: Callable[[], bool]) -> tup
     noises = EXACT.noises if twice else EXACT.noises[:1]
     starts = [fit_quasi_newton(exact_model(plan, some, n), objective, some, key=key, stop=stop) for n in noises]
     fitted = min(starts, key=lambda each: each.history.loss.min(initial=np.inf))
-    model = objective.finish(with_freedom(fitted.model, len(some.X)), fitted.state, key, rows)
-    return fitted._replace(model=model), objective
+    factor, model = freedom(fitted.model, len(some.X)), objective.finish(fitted.model, fitted.state, key, rows)
+    model, known = with_noise(plan, model, key, rows, stop)
+    model = objective.finish(with_variances_times(model, factor), fitted.state, key, rows)
+    return fitted._replace(model=model, history=replace(fitted.history, noise=known)), objective
+
+
+def with_noise(plan: Plan, model: DeepGP, key: Any, rows: Rows, stop: Callable[[], bool]) -> tuple[DeepGP, str]:
+    """Return a model of one layer with noise that varies if rows that are left out ask for it, and a sentence."""
+    if not plan.varying_noise or stop():
+        return model, ""
+    rows = Rows(*(part.astype(unwrap(model.output.q).mean.dtype) for part in rows))
+    varied, nats = with_varying_noise(
+        model, key, *rows, min_nats=NOISE.min_gain_nats, standard_errors=NOISE.standard_errors
+    )
+    total, how = np.sum(nats), "one noise variance is enough" if varied is model else "the noise varies with the inputs"
+    return varied, f"Residuals of rows that are left out say that {how} ({total:+.1f} nats for all rows)."
 
 
 def exact_model(plan: Plan, rows: Rows, noise: float) -> DeepGP:

@@ -91,6 +91,7 @@ class _Planner:
             held_out=held_out,
             held_out_last=config.held_out == "last",
             calibrated=output == "collapsed" and not self.paper,
+            varying_noise=config.likelihood == "auto" and (bool(exact) or (output == "collapsed" and not band_limited)),
             neighbours=may_have_neighbours(config, output, likelihood, held_out),
             dtype=config.dtype,
             seed=config.random_state,
@@ -278,7 +279,7 @@ class _Planner:
             self.reasons["likelihood"] = (
                 "Noise may vary with the inputs, with tails and skew, which held-out rows test."
                 if likelihood == "flexible"
-                else "There is one noise variance: no rows are held out that could test more."
+                else "Noise is Gaussian: no rows are held out that could test more."
             )
         return output, likelihood
 

@@ -39,6 +39,7 @@ class Plan:
     dtype: str
     seed: int
     exact_kernel: str | None = None  # of the exact GP that a small table starts with, if it does
+    varying_noise: bool = False  # whether rows that are left out decide if the noise of one layer varies
     neighbours: bool = False  # whether held-out rows decide if the neighbours of a row are asked
     reasons: dict[str, str] = field(default_factory=dict)
 

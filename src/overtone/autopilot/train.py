@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from overtone.autopilot.build import build, deepened, objective, with_scales
-from overtone.autopilot.exact import fit_exact
+from overtone.autopilot.exact import fit_exact, with_noise
 from overtone.autopilot.held_out import held_out_densities, held_out_density, hold_out, with_tested_noise
 from overtone.autopilot.local import Learned, Neighbours, learn_neighbours
 from overtone.autopilot.policies import BAND_LIMIT, DEPTH, EXACT, HOLD_OUT, LOCAL, TIME
@@ -22,7 +22,7 @@ from overtone.inference.calibration import with_calibrated_noise
 from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
 from overtone.inference.checkpoints import Checkpoint, digest
 from overtone.inference.collapsed import best_scales
-from overtone.inference.evidence import with_freedom
+from overtone.inference.evidence import freedom, with_variances_times
 from overtone.inference.loop import History, fit
 from overtone.inference.natural import NaturalGradient
 from overtone.inference.objective import AbstractObjective, Rows
@@ -59,6 +59,10 @@ class Stage(NamedTuple):
     state: Any
     history: History
 
+    def noted(self, **sentences: str) -> "Stage":
+        """Return the stage with sentences in its history."""
+        return self._replace(history=replace(self.history, **sentences))
+
 
 class Trained(NamedTuple):
     """A model, the history of its training, and the GPs of neighbours with the reason why there are any, or none."""
@@ -92,8 +96,11 @@ def train(
                 stage = deep if stages.score(deep) > stages.score(shallow) else shallow
         model = stage.model
         if len(model.layers) == 1 and plan.output == "collapsed" and not plan.band_limited and not plan.exact_kernel:
-            model = with_freedom(model, len(X))
-        model = with_tested_noise(model, stages.key, stages.all_held_out)
+            factor, known = freedom(model, len(X)), stage.objective.finish(model, stage.state, stages.key, stages.rows)
+            model, noise = with_noise(plan, known, stages.key, stages.rows, run.stop)
+            model, stage = with_variances_times(model, factor), stage.noted(noise=noise)
+        if plan.likelihood == "flexible":
+            model = with_tested_noise(model, stages.key, stages.all_held_out)
         if plan.calibrated:
             limit = TIME.calibration_share * plan.seconds if plan.seconds else np.inf
             model = with_calibrated_noise(model, stages.key, *stages.rows, limit)
@@ -214,7 +221,7 @@ class _Stages:
         which = "Two layers are kept" if kept is deep else "One layer, an exact GP, is kept"
         why = f"two layers gain {np.mean(gain):.2f} nats per row (standard error {error:.2f})"
         choice = f"{which}: on {len(gain)} held-out rows, {why}."
-        return kept._replace(history=replace(kept.history, choice=choice))
+        return kept.noted(choice=choice)
 
     def has_time_for(self, share: float) -> bool:
         """Return whether there is time for another stage, or whether compiling took it all."""

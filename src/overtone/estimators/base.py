@@ -91,7 +91,7 @@ class DeepGPEstimator(BaseEstimator):
             self.plan_.reasons["likelihood"] = why
         run = Run(self.verbose, stop or (lambda: False), checkpoint)
         self.model_, self.history_, self.neighbours_, why = train(self.plan_, X, Y, run)
-        found = {"n_layers": self.history_.choice, "neighbours": why}
+        found = {"n_layers": self.history_.choice, "likelihood": self.history_.noise, "neighbours": why}
         self.plan_.reasons.update({name: sentence for name, sentence in found.items() if sentence})
         return self
 

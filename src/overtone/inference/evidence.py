@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from overtone.gp.likelihoods import Gaussian
+from overtone.gp.likelihoods import FlexibleNoise, Gaussian
 from overtone.gp.model import DeepGP
 from overtone.inference.objective import AbstractObjective, Progress
 from overtone.inference.output_layer import with_output_from_rows, without_output
@@ -86,14 +86,14 @@ def named(model: DeepGP, name: str) -> list[Any]:
     return [leaf for path, leaf in pairs if getattr(path[-1], "name", "") == name]
 
 
-def with_freedom(model: DeepGP, num_rows: int, least: float = 0.25) -> DeepGP:
-    """Return a model of one layer whose variances allow for the hyperparameters that were fitted to the same rows.
+def freedom(model: DeepGP, num_rows: int, least: float = 0.25) -> float:
+    """Return the factor of the variances that allows for the hyperparameters that were fitted to the same rows.
 
-    Each takes one degree of freedom of N: all variances are raised by N / (N - their number), where at least a share of
-    the rows is left. The mean stays as it is, and intervals become wider.
+    Each takes one degree of freedom of N: the factor is N / (N - their number), where at least a share of the rows is
+    left. With all variances raised by it, the mean stays as it is, and intervals become wider.
     """
     fitted = sum(leaf.unwrap().size for name in ("lengthscale", "variance", "noise") for leaf in named(model, name))
-    return with_variances_times(model, num_rows / max(num_rows - fitted, least * num_rows))
+    return num_rows / max(num_rows - fitted, least * num_rows)
 
 
 def with_variances_times(model: DeepGP, factor: float) -> DeepGP:
@@ -106,4 +106,8 @@ def with_variances_times(model: DeepGP, factor: float) -> DeepGP:
     def variances(model: DeepGP) -> list[Any]:
         return [*named(model, "variance"), *named(model, "noise")]
 
-    return eqx.tree_at(variances, model, list(map(scaled, variances(model))), is_leaf=is_wrapper)
+    model = eqx.tree_at(variances, model, list(map(scaled, variances(model))), is_leaf=is_wrapper)
+    noise = model.likelihood
+    if not isinstance(noise, FlexibleNoise):
+        return model
+    return eqx.tree_at(lambda m: m.likelihood, model, noise.scaled(np.log(factor)))

@@ -35,7 +35,7 @@ class DivergedWarning(UserWarning):
 class History:
     """What happened: the loss of each step, the time it took, (step, score) pairs, and why it stopped early, if so.
 
-    Where several stages were trained, `choice` says which was kept, and why.
+    Where several stages were trained, `choice` says which was kept, and why; `noise` says what is known of its noise.
     """
 
     loss: np.ndarray
@@ -43,6 +43,7 @@ class History:
     scores: list[tuple[int, float]] = field(default_factory=list)
     message: str = ""
     choice: str = ""
+    noise: str = ""
 
 
 class Fitted(NamedTuple):

@@ -1,0 +1,133 @@
+"""Noise that varies with the inputs, against rows that are really left out, quadrature and fresh rows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+import overtone as ot
+from overtone.gp.layers import Layer
+from overtone.inference.evidence import Evidence, with_variances_times
+from overtone.inference.objective import Rows
+from overtone.inference.varying import left_out, log_density, log_noise, with_noise_of_rows, with_varying_noise
+from overtone.numerics.params import Fixed, unwrap
+from overtone.sklearn import DeepGPRegressor
+
+KEY = jax.random.key(0)
+
+
+def table(num: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return inputs, standard deviations of the noise, and targets."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((num, 1))
+    std = 0.05 + 0.5 * X[:, 0] ** 2
+    return X, std, np.sin(6 * X[:, 0]) + std * rng.standard_normal(num)
+
+
+def exact(X: np.ndarray, y: np.ndarray, noise: float = 0.05) -> ot.DeepGP:
+    """Return an exact GP of these rows that is not trained."""
+    layer = Layer(ot.Matern52(1.0, 0.4), ot.InducingPoints(Fixed(X)), scaling=ot.Affine(np.zeros(1), np.ones(1)))
+    with jax.enable_x64(True):
+        model = ot.DeepGP([layer], ot.Gaussian(noise)).initialised(X, y[:, None], dtype="float64")
+        return Evidence().finish(model, None, KEY, Rows(X, y[:, None]))
+
+
+def noise_at(model: ot.DeepGP, X: np.ndarray) -> np.ndarray:
+    """Return the noise variance of each row."""
+    zero = jnp.zeros((1, len(X), 1))
+    return np.asarray(unwrap(model).likelihood_at(jnp.asarray(X)[None]).components(zero, zero)[2])[0, 0, :, 0]
+
+
+def test_rows_are_left_out_as_if_the_others_had_been_fitted_alone(x64):
+    X, _, y = table(30)
+    mean, var = (np.asarray(part)[:, 0] for part in unwrap(exact(X, y)).layers[0](jnp.asarray(X)))
+    left, spread = left_out(y, mean, var, np.full(30, 0.05))
+    for row in (3, 17):
+        others = np.delete(np.arange(30), row)
+        refitted = unwrap(exact(X[others], y[others]))
+        mean, var = (float(np.asarray(part)[0, 0]) for part in refitted.layers[0](jnp.asarray(X[row : row + 1])))
+        assert left[row] == pytest.approx(y[row] - mean, rel=1e-4)
+        assert spread[row] == pytest.approx(var, rel=1e-3)
+
+
+def test_the_evidence_of_one_component_is_an_integral():
+    rng = np.random.default_rng(1)
+    component = rng.standard_normal((200, 1))
+    left, spread = np.exp(0.4 * component[:, 0]) * rng.standard_normal(200), np.full(200, 0.1)
+    found = log_noise(component, left, spread)
+
+    def joint(z: float, level: float) -> float:
+        return np.sum(log_density(level + component[:, 0] * z, left, spread))
+
+    # The level is nearly known, so that it may be held fixed for the other's posterior.
+    peak = joint(found.z[0], found.level)
+    weight = quad(lambda z: np.exp(joint(z, found.level) - peak) * norm.pdf(z), 0, 1.5)[0]
+    mean = quad(lambda z: z * np.exp(joint(z, found.level) - peak) * norm.pdf(z), 0, 1.5)[0] / weight
+    assert found.z[0] == pytest.approx(mean, abs=0.02)
+    levels = np.linspace(-1, 1, 201) + found.level
+    start = np.log(np.mean(left**2))
+    by_level = [np.exp(joint(found.z[0], b) - peak) * norm.pdf(b - start, scale=2) for b in levels]
+    total = np.log(np.sum(by_level) * (levels[1] - levels[0])) + np.log(weight) + peak
+    assert found.evidence == pytest.approx(total, abs=0.1)
+
+
+def test_the_noise_that_others_expect_is_that_of_a_fit_without_the_row():
+    rng = np.random.default_rng(2)
+    component = rng.standard_normal((80, 2))
+    left, spread = np.exp(0.5 * component[:, 0]) * rng.standard_normal(80), np.full(80, 0.05)
+    found = log_noise(component, left, spread)
+    outlier = int(np.argmax(np.abs(left)))
+    for row in (0, 5, outlier):
+        others = np.delete(np.arange(80), row)
+        without = log_noise(component[others], left[others], spread[others])
+        expected = without.level + component[row] @ without.z
+        own = found.level + component[row] @ found.z
+        assert found.expected[row] == pytest.approx(expected, abs=0.02 + 0.3 * abs(expected - own))
+    assert found.expected[outlier] < found.level + component[outlier] @ found.z
+
+
+def test_noise_that_varies_is_found_and_one_variance_is_kept_where_it_is_enough(x64):
+    X, _, y = table(200)
+    varied, nats = with_varying_noise(exact(X, y), KEY, X, y[:, None])
+    assert nats.shape == (200, 1)
+    assert nats.sum() > 30
+    new = np.linspace(0.1, 0.9, 50)[:, None]
+    found = np.sqrt(noise_at(varied, new))
+    assert np.mean(np.abs(np.log(found / (0.05 + 0.5 * new[:, 0] ** 2)))) < 0.3
+    constant = np.sin(6 * X[:, 0]) + 0.2 * np.random.default_rng(3).standard_normal(200)
+    model = exact(X, constant)
+    with pytest.raises(TypeError, match="needs one layer"):
+        with_varying_noise(varied, KEY, X, y[:, None])
+    same, nats = with_varying_noise(model, KEY, X, constant[:, None])
+    assert same is model
+    assert nats.sum() < 5
+
+
+def test_the_order_of_rows_does_not_matter_and_scaling_all_variances_keeps_the_shape(x64):
+    X, _, y = table(60)
+    order = np.random.default_rng(0).permutation(60)
+    first, nats = with_noise_of_rows(exact(X, y), X, y[:, None])
+    _, again = with_noise_of_rows(exact(X, y), X[order], y[order, None])
+    np.testing.assert_allclose(nats[order], again, atol=1e-6)
+    wider = with_variances_times(first, 1.5)
+    floor = 1e-6  # is added to the noise, and not scaled
+    np.testing.assert_allclose(noise_at(wider, X) - floor, 1.5 * (noise_at(first, X) - floor), rtol=1e-6)
+
+
+def test_intervals_of_a_small_series_are_as_wide_as_its_noise_is(tmp_path):
+    X, _, y = table(150)
+    model = DeepGPRegressor(max_steps=1).fit(X, y)
+    X_new, _, y_new = table(1000, seed=1)
+    low, high = model.predict_quantiles(X_new, [0.025, 0.975])
+    inside = (y_new > low) & (y_new < high)
+    assert 0.9 < inside.mean() < 0.99
+    for part in (X_new[:, 0] < 0.4, X_new[:, 0] > 0.6):
+        assert 0.86 < inside[part].mean() < 1
+    assert "varies" in model.plan_.reasons["likelihood"]
+    one = DeepGPRegressor(max_steps=1, likelihood="gaussian").fit(X, y)
+    assert model.log_predictive_density(X_new, y_new).mean() > one.log_predictive_density(X_new, y_new).mean() + 0.2
+    model.save(tmp_path / "model.safetensors")
+    again = DeepGPRegressor.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict_quantiles(X_new[:5], [0.1]), model.predict_quantiles(X_new[:5], [0.1]))
