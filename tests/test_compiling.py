@@ -16,7 +16,7 @@ FIT = """
 import numpy as np
 from overtone.sklearn import DeepGPRegressor
 X = np.linspace(0, 1, 20)[:, None]
-DeepGPRegressor(method="vff", n_inducing=2, max_steps=3).fit(X, np.sin(5 * X[:, 0]))
+model = DeepGPRegressor(method="vff", n_inducing=2, max_steps=3).fit(X, np.sin(5 * X[:, 0]))
 """
 
 
@@ -80,3 +80,21 @@ def test_many_programs_are_forgotten_before_they_are_too_many(monkeypatch):
     monkeypatch.setattr(Path, "read_text", lambda self: "4" if self.name == "max_map_count" else read(self))
     compiling.forget_programs_if_many()
     assert maps() < before + (many - before) // 2
+
+
+def test_a_forked_process_is_told_that_it_would_wait_forever():
+    ask = """
+import multiprocessing, warnings
+warnings.simplefilter("ignore")  # JAX warns about the fork, too
+def predict(queue):
+    try:
+        model.predict(X)
+    except RuntimeError as error:
+        queue.put(str(error))
+context = multiprocessing.get_context("fork")
+queue = context.Queue()
+context.Process(target=predict, args=(queue,)).start()
+print(queue.get(timeout=60))
+"""
+    output = subprocess.run([sys.executable, "-c", FIT + ask], capture_output=True, text=True, check=True, timeout=120)
+    assert "spawn" in output.stdout

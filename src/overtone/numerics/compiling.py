@@ -65,8 +65,20 @@ def one_blas_thread() -> AbstractContextManager:
     """Return a context in which OpenBLAS, whose LAPACK is JAX's, has one thread in this process.
 
     Its own threads wait for those of XLA and of other processes: fits of small tables would take 4 to 13 times as long.
+    All fits and predictions begin here, so this is where a forked process is told that it would wait forever.
     """
+    if _first_process() != os.getpid():
+        raise RuntimeError(
+            "this process was forked from one that had computed with JAX, whose threads a fork does not copy, and would "
+            "wait for them forever. Start processes by 'spawn' (multiprocessing.get_context('spawn')) or with joblib."
+        )
     return _blas().limit(limits=1, user_api="blas")
+
+
+@lru_cache(maxsize=1)
+def _first_process() -> int:
+    """Return the process that computed first, of this one and those that it was forked from."""
+    return os.getpid()
 
 
 @lru_cache(maxsize=1)
