@@ -69,8 +69,8 @@ def one_blas_thread() -> AbstractContextManager:
     """
     if _first_process() != os.getpid():
         raise RuntimeError(
-            "this process was forked from one that had computed with JAX, whose threads a fork does not copy, and would "
-            "wait for them forever. Start processes by 'spawn' (multiprocessing.get_context('spawn')) or with joblib."
+            "this process was forked from one that had computed with JAX, whose threads a fork does not copy, and it "
+            "would wait for them forever. Start processes with multiprocessing.get_context('spawn'), or by joblib."
         )
     return _blas().limit(limits=1, user_api="blas")
 
