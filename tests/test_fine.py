@@ -33,6 +33,12 @@ def test_the_column_with_fine_structure_is_found_and_no_other():
     assert fine_inputs(TABLE[:1000], TARGET[:1000, None]) == ()  # too few rows to be sure
 
 
+def test_fine_structure_along_many_inputs_is_that_of_inputs_that_depend_on_each_other():
+    several = np.column_stack([TABLE[:, 0], *[TABLE[:, 1] + 0.01 * k for k in range(FINE.max_inputs)]])
+    assert fine_inputs(several, TARGET[:, None]) == tuple(range(1, FINE.max_inputs + 1))
+    assert fine_inputs(np.column_stack([several, -TABLE[:, 1]]), TARGET[:, None]) == ()
+
+
 def test_interactions_do_not_hide_fine_structure():
     """Lines leave so much that the column's share of it is small; random waves do not."""
     hidden = 3 * np.sin(9 * TABLE[:, 0]) * np.cos(9 * TABLE[:, 2]) + 0.5 * LEVELS[GROUP]

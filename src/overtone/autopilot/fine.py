@@ -17,7 +17,8 @@ def fine_inputs(X: np.ndarray, Y: np.ndarray) -> tuple[int, ...]:
     rows = np.random.default_rng(0).permutation(len(X))[: FINE.sample_rows]
     X, Y = np.asarray(X[rows], float), np.asarray(Y[rows], float)
     X = unit_interval(X)(X)
-    return tuple(sorted({j for y in Y.T for j in _fine_inputs(X[~np.isnan(y)], y[~np.isnan(y)])}))
+    found = {j for y in Y.T for j in _fine_inputs(X[~np.isnan(y)], y[~np.isnan(y)])}
+    return tuple(sorted(found)) if len(found) <= FINE.max_inputs else ()
 
 
 def _fine_inputs(X: np.ndarray, y: np.ndarray) -> list[int]:

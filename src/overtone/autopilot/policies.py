@@ -111,6 +111,7 @@ class FinePolicy:
     random_scales: tuple[float, ...] = (2, 4, 8, 16)  # of their slopes
     penalty: float = 1e-3  # of the ridge regression on them, per row
     max_columns: int = 100
+    max_inputs: int = 3  # that may have it: more of them are one function of inputs that depend on each other
     max_cycles: int = 400  # of waves in all columns together
     grid: int = 2**14  # positions that inputs are rounded to
     variance: float = 0.1  # of all fine functions together, at the start
