@@ -33,9 +33,9 @@ RUNS = {
     "SVGP, 1 layer, 45 points": {"method": "svgp", "n_inducing": 45},
     "ID-DGP, 3 layers, 20 frequencies": {"method": "id-dgp", "n_layers": 3},
     "DGP, 3 layers, 20 points": {"method": "dgp", "n_layers": 3},
-    "ID-DGP, 2 layers, paper's features": {"method": "id-dgp", "preset": "paper"},
-    "VFF, 1 layer, paper's features": {"method": "vff", "preset": "paper"},
-    "ID-DGP, 2 layers, paper's features, Adam only": {"method": "id-dgp", "preset": "paper", "output": "adam"},
+    "ID-DGP, 2 layers, paper's features": {"method": "id-dgp", "features": "fourier"},
+    "VFF, 1 layer, paper's features": {"method": "vff", "features": "fourier"},
+    "ID-DGP, 2 layers, paper's features, Adam only": {"method": "id-dgp", "preset": "paper"},
 }
 PICTURES = {
     "multi_step.png": list(RUNS)[:3],
