@@ -3,7 +3,7 @@
 The paper says that ID-DGP alone finds the plateaus, and that its hidden layer gathers inputs in clusters and is not
 monotone, while that of the conventional deep GP roughly is. Both are measured: `monotonicity` is the share of the
 hidden mean's movement that goes its main way (1 for a monotone function, 0 for one that comes back to where it began),
-and `clusters` the number of groups of hidden values that hold all rows within a tenth of the layer's range.
+and `clusters` the number of groups of hidden values that are left after gaps of more than a twentieth of their range.
 """
 
 from pathlib import Path
