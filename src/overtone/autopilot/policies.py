@@ -139,7 +139,7 @@ class ObjectivePolicy:
     max_features: int = 3000  # whose joint covariance is affordable, for one function
     learning_rate: float = 0.05  # of Adam
     learning_rate_points: float = 0.01  # inducing points are less steady; the paper's rate, too
-    quasi_newton_products: int = 4_000_000_000  # rows times squared features that one evaluation of L-BFGS may take
+    quasi_newton_products: int = 1_000_000_000  # rows times squared features that one evaluation of L-BFGS may take
     anneal_steps: int = 1000  # until the divergence of hidden layers counts whole, with minibatches
 
 

@@ -36,7 +36,7 @@ METHODS = PAPER, FEATURES, OURS, DGP, VFF, SVGP
 ERRORS = 0.5, 0.2, 0.1  # standardised RMSE, to ask how many inducing variables it takes
 
 
-def cases(quick: bool, seeds: int | None) -> list[dict]:
+def cases(quick: bool, seeds: int | None, folder: Path | None) -> list[dict]:
     if quick:
         found = [{"method": m, "size": 352, "inducing": 3, "seed": 0} for m in QUICK_METHODS]
         return [*found, {"method": EXACT, "size": 352, "inducing": None, "seed": 0}]

@@ -34,12 +34,16 @@ def multi_step(seed: int, num: int) -> tuple[np.ndarray, np.ndarray]:
     return x[:, None], HEIGHTS[plateau] + NOISE * rng.standard_normal(num)
 
 
-def read(folder: Path | None, name: str) -> pl.DataFrame:
-    """Return a table of the data folder, which OVERTONE_DATA names unless one is given."""
-    if folder is None and not (named := os.environ.get("OVERTONE_DATA")):
+def path_of(folder: Path | None, name: str) -> Path:
+    """Return where a table of the data folder is, which OVERTONE_DATA names unless one is given."""
+    if folder is None and not os.environ.get("OVERTONE_DATA"):
         raise ValueError("there is no data folder; give one with --data, or set OVERTONE_DATA.")
-    path = (folder or Path(named)) / f"{name}.parquet"
-    if not path.exists():
+    return (folder or Path(os.environ["OVERTONE_DATA"])) / f"{name}.parquet"
+
+
+def read(folder: Path | None, name: str) -> pl.DataFrame:
+    """Return a table of the data folder."""
+    if not (path := path_of(folder, name)).exists():
         how = "`python -m overtone.experiments.convert` makes it from the original download"
         raise ValueError(f"{path} does not exist; {how}.")
     return pl.read_parquet(path)

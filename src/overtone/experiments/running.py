@@ -34,7 +34,9 @@ def run(name: str, *, quick: bool, seeds: int | None, data: Path | None, folder:
     """Measure the cases of an experiment that have no record, draw its figure, and return how many were measured."""
     module, records, measured = experiment(name), Records(folder / f"{name}.jsonl"), 0
     folder.mkdir(parents=True, exist_ok=True)
-    cases = [{"experiment": name, **case, **({"quick": True} if quick else {})} for case in module.cases(quick, seeds)]
+    cases = [
+        {"experiment": name, **case, **({"quick": True} if quick else {})} for case in module.cases(quick, seeds, data)
+    ]
     for number, case in enumerate(cases, 1):
         with records.claim(case) as ours:
             if not ours:

@@ -43,7 +43,7 @@ SHOWN = "ID-DGP, paper, 2 layers", "ID-DGP, ours, 2 layers", "DGP, 2 layers", "V
 SHOWN_DEEPER = "ID-DGP, paper, 3 layers", "ID-DGP, ours, 3 layers", "DGP, 3 layers"
 
 
-def cases(quick: bool, seeds: int | None) -> list[dict]:
+def cases(quick: bool, seeds: int | None, folder: Path | None) -> list[dict]:
     names = ["ID-DGP, paper, 2 layers", "SVGP"] if quick else list(RUNS)
     return [{"method": name, "seed": seed} for seed in range(1 if quick else seeds or SEEDS) for name in names]
 
