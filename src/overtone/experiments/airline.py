@@ -20,7 +20,6 @@ from overtone.experiments.methods import (
     FEATURES,
     OURS,
     PAPER,
-    QUICK_METHODS,
     SVGP,
     VFF,
     gaussian_scores,
@@ -50,7 +49,7 @@ def cases(quick: bool, seeds: int | None, folder: Path | None) -> list[dict]:
         sets = [{"data": "airline_us_mixed", "source": None, "size": size} for size in (1_000_000, None)]
         sets += [{"data": "airline_us2001", "source": None, "size": None}]
         sets += [{"data": "airline_us_mixed", "source": source, "size": None} for source in SOURCES]
-    methods = QUICK_METHODS if quick else METHODS
+    methods = (SVGP,) if quick else METHODS
     if not quick and find_spec("lightgbm") is None:
         print("LightGBM is not installed, and is left out; `pip install lightgbm` adds it.", flush=True)
         methods = METHODS[:-1]

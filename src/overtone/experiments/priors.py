@@ -25,6 +25,7 @@ def cases(quick: bool, seeds: int | None, folder: Path | None) -> list[dict]:
 
 def measure(case: dict, folder: Path | None) -> dict:
     import jax
+    import jax.numpy as jnp
 
     import overtone as ot
 
@@ -34,10 +35,10 @@ def measure(case: dict, folder: Path | None) -> dict:
     features: Any = ot.Fourier if case["method"] == INTER_DOMAIN else ot.InducingPoints
     layers = [ot.Layer(kernel(lengthscale=SCALE), features(INDUCING), outputs=1) for _ in range(case["depth"])]
     model = ot.DeepGP(layers, ot.Gaussian()).initialised(X, X[:, 0])
-    drawn = []
+    key, drawn = jax.random.key(case["seed"]), []
     for draw in range(draws):
         with jax.enable_x64(True):
-            found = ot.draw_prior(model, jax.random.fold_in(jax.random.key(case["seed"]), draw), X.astype("float32"))
+            found = ot.draw_prior(model, jax.random.fold_in(key, draw), jnp.asarray(X, "float32"))
         drawn.append(np.round(np.asarray(found[-1][1], float)[:, 0], 4).tolist())
     slopes = np.abs(np.diff(np.asarray(drawn), axis=1))
     flat = float(np.mean(slopes < 0.01 * slopes.max(axis=1, keepdims=True)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from overtone.experiments import summaries
 from overtone.experiments.data import load, uci_split
-from overtone.experiments.methods import DGP, FEATURES, OURS, PAPER, QUICK_METHODS, SVGP, VFF
+from overtone.experiments.methods import DGP, FEATURES, OURS, PAPER, SVGP, VFF
 from overtone.experiments.real_world import scored
 
 NAMES = "boston", "concrete", "energy", "kin8nm", "naval", "powerplant", "protein", "wine_red", "yacht"
@@ -15,7 +15,7 @@ SPLITS, INDUCING, SECONDS = 5, 20, 20.0
 
 
 def cases(quick: bool, seeds: int | None, folder: Path | None) -> list[dict]:
-    names, methods = (NAMES[-1:], QUICK_METHODS) if quick else (NAMES, METHODS)
+    names, methods = (NAMES[-1:], METHODS[-1:]) if quick else (NAMES, METHODS)
     splits = range(1 if quick else seeds or SPLITS)
     return [{"data": data, "method": method, "seed": split} for split in splits for data in names for method in methods]
 
