@@ -35,7 +35,8 @@ def verdict(share: float | None) -> str:
 def _steps_order(records: list[dict]) -> Finding:
     found = {m: mean(select(records, method=f"{m}, 2 layers"), "log_density") for m in (*WAYS, DGP)}
     found[VFF] = mean(select(records, method=VFF), "log_density")
-    gain, error = paired_gain(*(select(records, method=f"{m}, 2 layers") for m in (PAPER, DGP)), "log_density")
+    theirs, conventional = (select(records, method=f"{m}, 2 layers") for m in (PAPER, DGP))
+    gain, error = paired_gain(theirs, conventional, "log_density")
     text = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
     holds = [found[PAPER] > found[DGP], found[PAPER] > found[VFF]]
     return f"log density: {text}; paper's mode over DGP {gain:+.2f} ± {error:.2f}", float(np.mean(holds))
@@ -55,8 +56,8 @@ def _steps_hidden(records: list[dict]) -> Finding:
 def _steps_depth(records: list[dict]) -> Finding:
     gains = {}
     for way in (PAPER, OURS):
-        pair = (select(records, method=f"{way}, {n} layers") for n in (3, 2))
-        gains[way] = paired_gain(*pair, "log_density")
+        three, two = (select(records, method=f"{way}, {n} layers") for n in (3, 2))
+        gains[way] = paired_gain(three, two, "log_density")
     text = ", ".join(f"{way} {gain:+.2f} ± {error:.2f}" for way, (gain, error) in gains.items())
     return f"three layers over two: {text}", float(np.mean([gain < 2 * error for gain, error in gains.values()]))
 

@@ -47,9 +47,9 @@ def fourier_marginals(
     scale = np.linalg.inv(L).astype(dtype) @ jnp.diag(step ** np.arange(size)) / deviation
     U = (scale @ readout) * amplitude
     G = U @ U.T
-    C = small_cholesky(eye + G)
+    C = small_cholesky(jnp.asarray(eye + G))
     C_inverse = small_inverse(C)
-    K = small_inverse(eye + C).T @ C_inverse
+    K = small_inverse(jnp.asarray(eye + C)).T @ C_inverse
 
     squares, crossed = _forms(readout, amplitude, q)
     crossed = jnp.moveaxis(crossed @ scale.T, 0, -1)  # D^-1/2 S U
