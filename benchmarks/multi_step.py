@@ -12,7 +12,7 @@ from time import perf_counter
 import numpy as np
 
 from benchmarks.lines import resumed
-from overtone.app.demo import HEIGHTS, NOISE, multi_step
+from overtone.experiments.data import HEIGHTS, NOISE, multi_step
 from overtone.sklearn import DeepGPRegressor
 
 SEEDS, ROWS, WARM_UP = 10, 400, 600  # steps enough for the shapes of the programs to be those of a long fit

@@ -1,17 +1,15 @@
 """Load the data sets of the quality benchmark as arrays: inputs X (N, D) and target y (N,).
 
-They are Parquet files in the folder that OVERTONE_DATA names, but for a few made-up ones; nothing is downloaded. Times
-become a trend in days, the hour of the day, the day of the week and, for more than a year, the day of the year;
-categories become indicator columns, or for car parks a number.
+They are Parquet files in the folder that OVERTONE_DATA names, but for a few made-up ones; nothing is downloaded.
+`overtone.experiments.data` makes the inputs.
 """
 
 import os
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from overtone.app.demo import multi_step
+from overtone.experiments import data
 
 NAMES = (
     "multi_step",
@@ -45,17 +43,13 @@ def folder() -> Path:
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return inputs and target of one data set, without rows that have gaps."""
     if name == "multi_step":
-        return multi_step(0, 1000)
+        return data.multi_step(0, 1000)
     if name in WAVES:
         rng = np.random.default_rng(0)
         X = rng.random((6000, 2))
         return X, np.sin(2 * np.pi * WAVES[name](*X.T)) + 0.1 * rng.standard_normal(6000)
     name = name.removesuffix(":last")
-    frame = pd.read_parquet(folder() / f"{name}.parquet")
-    X, y = (LOADERS.get(name) or _last_column)(frame)
-    X, y = np.asarray(X, float), np.asarray(y, float)
-    keep = np.isfinite(y) & np.all(np.isfinite(X), axis=1)
-    return X[keep], y[keep]
+    return data.load(folder(), name)
 
 
 def split(name: str, num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,62 +58,3 @@ def split(name: str, num: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         return np.arange(num - num // 10), np.arange(num - num // 10, num)
     order = np.random.default_rng(seed).permutation(num)
     return order[num // 10 :], order[: num // 10]
-
-
-def _times(times: pd.Series) -> list[np.ndarray]:
-    """Return a trend in days, the hour, the day of the week and, for more than a year, the day of the year."""
-    days = (times - times.min()).dt.total_seconds().to_numpy() / 86400
-    seconds = times.dt.hour * 3600 + times.dt.minute * 60 + times.dt.second
-    parts = [days, seconds.to_numpy() / 3600, times.dt.dayofweek.to_numpy()]
-    return [*parts, times.dt.dayofyear.to_numpy()] if days.max() > 400 else parts
-
-
-def _columns(*parts) -> np.ndarray:
-    return np.column_stack([np.asarray(part, float) for part in parts])
-
-
-def _last_column(frame: pd.DataFrame):
-    return frame.iloc[:, :-1].to_numpy(float), frame.iloc[:, -1].to_numpy(float)
-
-
-def _audio(frame: pd.DataFrame):
-    return frame[["t"]][:35267].to_numpy(float), frame["y"][:35267]
-
-
-def _co2(frame: pd.DataFrame):
-    return ((frame["date"] - frame["date"].min()).dt.days.to_numpy(float))[:, None], frame["co2"]
-
-
-def _traffic(frame: pd.DataFrame):
-    weather = frame["temp"].clip(lower=200), frame["rain_1h"].clip(upper=60), frame["clouds_all"]
-    return _columns(*_times(frame["datetime"]), *weather), frame["traffic_volume"]
-
-
-def _air(frame: pd.DataFrame):
-    names = ["dewpoint", "temperature", "pressure", "wind_speed_cum", "snow_hours_cum", "rain_hours_cum"]
-    wind = pd.get_dummies(frame["wind_direction"])
-    return _columns(*_times(frame["datetime"]), *(frame[n] for n in names), *(wind[c] for c in wind)), frame["pm25"]
-
-
-def _parking(frame: pd.DataFrame):
-    park = frame["system_code_number"].astype("category").cat.codes
-    return _columns(*_times(frame["last_updated"]), frame["capacity"], park), frame["occupancy"] / frame["capacity"]
-
-
-def _power(frame: pd.DataFrame):
-    return _columns(*_times(frame["datetime"])), frame["global_active_power"]
-
-
-def _appliances(frame: pd.DataFrame):
-    return frame.drop(columns=["datetime", "appliances"]).to_numpy(float), frame["appliances"]
-
-
-LOADERS = {
-    "audio_subband": _audio,
-    "co2_mauna_loa_weekly": _co2,
-    "traffic_metro_interstate": _traffic,
-    "air_beijing_pm25": _air,
-    "parking_birmingham": _parking,
-    "appliances_energy": _appliances,
-    "power_household": _power,
-}

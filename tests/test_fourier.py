@@ -1,12 +1,17 @@
 """Fourier features against quadrature of the RKHS inner product and the reproducing property."""
 
+from functools import partial
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.gp.features import Fourier
+from overtone.gp.features import AbstractInducingFeatures, Fourier
 from overtone.gp.kernels import Matern12, Matern32, Matern52, SquaredExponential
+from overtone.gp.variational import Full, MeanField
+from tests.posteriors import shaken
 from tests.reference.matern import Matern, fourier_basis
 
 MATERNS = [Matern12, Matern32, Matern52]
@@ -78,3 +83,20 @@ def test_other_kernels_are_refused_with_a_reason():
     features, *_ = setting(Matern32)
     with pytest.raises(TypeError, match="need a one-dimensional Matern12, Matern32 or Matern52 kernel, got Squared"):
         features.Kuu(SquaredExponential(jnp.asarray(1.0), jnp.asarray(1.0)))
+
+
+@pytest.mark.parametrize("start", [Full.start, MeanField.start])
+def test_marginals_in_few_operations_have_the_gradients_of_the_plain_ones(start):
+    """By kernel, posterior and inputs, inside the interval and beyond both ends."""
+    features, kernel, *_ = setting(Matern32)
+    q = shaken(start((1, 2, 2 * M + 1), 0.7, np.float64), 0.3, np.random.default_rng(0))
+    X, weights = jnp.linspace(-1.0, 2.2, 11)[:, None], np.random.default_rng(1).normal(size=(2, 11, 2))
+
+    def total(marginals, args):
+        mean, var = marginals(features, *args)
+        return jnp.sum(weights[0] * mean + weights[1] * var)
+
+    kinds = Fourier.marginals, AbstractInducingFeatures.marginals
+    quick, plain = (eqx.filter_jit(jax.grad(partial(total, kind)))((kernel, q, X)) for kind in kinds)
+    for found, expected in zip(jax.tree.leaves(quick), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)

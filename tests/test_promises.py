@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from overtone.app.cli import build_parser
-from overtone.app.demo import FOLDER, PICTURES, main, multi_step
+from overtone.app.demo import FOLDER, PICTURES, main
+from overtone.experiments.data import multi_step
 from overtone.inference.collapsed import Collapsed
 from overtone.inference.natural import NaturalGradient
 from overtone.inference.objective import Elbo, Rows

@@ -18,8 +18,9 @@ from overtone.sklearn import DeepGPRegressor
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "overtone"
 # Each room may import from those before it, and from itself; `version` belongs to all.
-ROOMS = ("version", "numerics", "gp", "storage", "inference", "autopilot", "tables", "estimators", "sklearn", "app")
-MAX_MODULE_LINES, MAX_CODE_LINES, MAX_FRAMES = 300, 6850, 14
+LIBRARY = "version", "numerics", "gp", "storage", "inference"
+ROOMS = *LIBRARY, "autopilot", "tables", "estimators", "sklearn", "experiments", "app"
+MAX_MODULE_LINES, MAX_CODE_LINES, MAX_EXPERIMENT_LINES, MAX_FRAMES = 300, 7100, 1300, 14
 
 
 def imported_rooms(path: Path) -> set[str]:
@@ -43,9 +44,9 @@ def test_imports_go_one_way():
 
 
 def test_the_library_knows_neither_tables_nor_defaults():
-    for room in ("numerics", "gp", "storage", "inference"):
+    for room in LIBRARY[1:]:
         for path in (SOURCE / room).rglob("*.py"):
-            assert imported_rooms(path) <= {"version", "numerics", "gp", "storage", "inference"}, path
+            assert imported_rooms(path) <= set(LIBRARY), path
 
 
 def test_importing_the_library_pulls_in_neither_scikit_learn_nor_polars_nor_matplotlib():
@@ -95,7 +96,9 @@ def test_modules_and_the_package_stay_small():
     modules = list(SOURCE.rglob("*.py"))
     for path in modules:
         assert len(path.read_text().splitlines()) <= MAX_MODULE_LINES, path
-    assert sum(map(code_lines, modules)) <= MAX_CODE_LINES
+    experiments = set((SOURCE / "experiments").rglob("*.py"))  # which use the package, as benchmarks do
+    assert sum(map(code_lines, set(modules) - experiments)) <= MAX_CODE_LINES
+    assert sum(map(code_lines, experiments)) <= MAX_EXPERIMENT_LINES
 
 
 @pytest.mark.parametrize("output", ["collapsed", "natural", "adam"])

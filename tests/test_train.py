@@ -111,7 +111,7 @@ def test_the_trend_of_a_series_goes_on_and_intervals_cover_what_comes():
 def test_frequencies_are_counted_on_the_interval_that_carries_them():
     """Cycles over the data: on [-2, 3] they need five times the frequencies."""
     tight = planned(SERIES, WAVES, kernel="matern32")
-    wide = planned(SERIES, WAVES, preset="paper", kernel="matern32")
+    wide = planned(SERIES, WAVES, features="fourier", kernel="matern32")
     asked = planned(SERIES, WAVES, kernel="matern32", interval=(-0.5, 1.5))
     assert wide.num_inducing >= 5 * 40
     assert asked.num_inducing >= 1.9 * 40
@@ -124,17 +124,34 @@ def test_hidden_layers_have_as_many_units_as_can_have_full_covariances(inputs, u
     plan = planned(X, y)
     assert plan.hidden_width == units
     assert plan.covariance == ("block" if (2 * inputs + 1) * units <= 200 else "mean-field")
-    for other in ({"method": "dgp"}, {"preset": "paper"}):
-        assert planned(X, y, **other).hidden_width == min(inputs, 10)
+    assert planned(X, y, method="dgp").hidden_width == min(inputs, 10)
     assert build(plan, X, y).output.features.num_features <= 1000  # of the output layer, which pays for wide layers
 
 
 def test_the_paper_and_inducing_points_keep_to_the_book():
-    paper = planned(TABLE, TABLE[:, :1], preset="paper")
-    assert (paper.output, paper.likelihood, paper.depths) == ("adam", "gaussian", (2,))
-    assert (paper.features, paper.kl_anneal_steps, paper.kl_addends, paper.held_out) == ("fourier", 0, 1.0, 0)
+    wide = np.tile(TABLE, (1, 30))[:, :27]
+    for method, features in (("id-dgp", "fourier"), ("dgp", "points")):
+        paper = planned(wide, TABLE[:, :1], method, preset="paper")
+        assert (paper.features, paper.num_inducing, paper.interval) == (features, 50, None)  # None is [-2, 3] there
+        assert (paper.output, paper.optimiser, paper.learning_rate) == ("adam", "plain adam", 0.01)
+        assert (paper.likelihood, paper.depths, paper.hidden_width, paper.covariance) == ("gaussian", (2,), 27, "block")
+        assert (paper.kl_anneal_steps, paper.kl_addends, paper.held_out) == (0, 1.0, 0)
+        assert not any((paper.calibrated, paper.neighbours, paper.exact_kernel, paper.fine_inputs, paper.start))
     points = planned(TABLE, TABLE[:, :1], "svgp")
     assert (points.num_inducing, points.features, points.kernel) == (100, "points", "rbf")
+
+
+@pytest.mark.parametrize("method", ["vff", "svgp"])
+def test_the_paper_s_shallow_models_reach_the_maximum_of_their_bound(method):
+    """L-BFGS over all rows: no neighbouring lengthscale, variance or noise has a higher bound."""
+    X, y, settings = SERIES, np.sin(12 * SERIES) + 0.1 * RNG.standard_normal(SERIES.shape), {"n_inducing": 10}
+    plan = planned(X, y, method, preset="paper", **settings)
+    assert (plan.output, plan.optimiser, plan.calibrated, plan.held_out) == ("collapsed", "l-bfgs", False, 0)
+    assert planned(X, y, method, preset="paper", output="adam", **settings).optimiser == "plain adam"
+    history = train(plan, X, y).history
+    assert len(history.loss) < 200
+    by_adam = train(replace(plan, optimiser="adam", steps=400), X, y).history
+    assert history.loss.min() < by_adam.loss.min() + 1e-3
 
 
 def test_settings_that_are_given_stay():

@@ -144,6 +144,14 @@ def build_parser() -> argparse.ArgumentParser:
     add_command("info", "Describe a model file.", table=False)
     demo = add_command("demo", "Fit the multi-step function with all methods.", model=False, table=False)
     demo.add_argument("--out", default="overtone-demo", help="the folder for the figures (default: %(default)s)")
+    reproduce = add_command("reproduce", "Run an experiment of the paper, or list them.", model=False, table=False)
+    add = reproduce.add_argument
+    add("experiment", nargs="?", metavar="NAME", help="the experiment to run; without one, they are listed")
+    add("--quick", action="store_true", help="try it with tiny settings, and with records in a folder of their own")
+    add("--seeds", type=int, metavar="K", help="how many seeds to run (default: as many as the committed records have)")
+    add("--data", metavar="DIR", help="the folder with the data sets (default: what OVERTONE_DATA names)")
+    add("--records", metavar="FOLDER", help="the folder of records and figures (default: results/paper)")
+    add("--page", action="store_true", help="run nothing: draw figures and the tables of docs/paper.md from records")
     return parser
 
 

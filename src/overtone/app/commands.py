@@ -218,3 +218,25 @@ def demo(arguments: argparse.Namespace) -> None:
     from overtone.app.demo import main as run_demo
 
     run_demo(Path(arguments.out))
+
+
+def reproduce(arguments: argparse.Namespace) -> None:
+    """Run an experiment of the paper, show its records, or list all experiments."""
+    from overtone.experiments import running
+
+    quick = running.QUICK_RECORDS if arguments.quick else running.RECORDS
+    folder = Path(arguments.records) if arguments.records else quick
+    if arguments.page:
+        from overtone.experiments.page import draw, write_page
+
+        draw(folder, arguments.experiment)
+        print(f"Written: {write_page(folder)}")
+    elif arguments.experiment is None:
+        print(running.listing())
+    else:
+        if arguments.seeds is not None and arguments.seeds < 1:
+            raise ValueError(f"--seeds must be at least 1; got {arguments.seeds}.")
+        data = Path(arguments.data) if arguments.data else None
+        settings = {"quick": arguments.quick, "seeds": arguments.seeds, "data": data, "folder": folder}
+        measured = running.run(arguments.experiment, **settings)
+        print(f"{measured} new records in {folder / arguments.experiment}.jsonl")

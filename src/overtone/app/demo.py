@@ -17,10 +17,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from overtone.app import plots
+from overtone.experiments.data import NOISE, multi_step
 from overtone.sklearn import DeepGPRegressor
 
-HEIGHTS = np.array([0.0, 1.0, -0.5, 0.6, -1.0])
-NOISE = 0.05
 FOLDER = Path("overtone-demo")  # which git ignores; `make demo-record` writes the committed results/demo
 
 # Label, estimator's parameters. M frequencies are 2M + 1 sinusoids and, in Overtone's own features, 4 values and
@@ -33,23 +32,15 @@ RUNS = {
     "SVGP, 1 layer, 45 points": {"method": "svgp", "n_inducing": 45},
     "ID-DGP, 3 layers, 20 frequencies": {"method": "id-dgp", "n_layers": 3},
     "DGP, 3 layers, 20 points": {"method": "dgp", "n_layers": 3},
-    "ID-DGP, 2 layers, paper's features": {"method": "id-dgp", "preset": "paper"},
-    "VFF, 1 layer, paper's features": {"method": "vff", "preset": "paper"},
-    "ID-DGP, 2 layers, paper's features, Adam only": {"method": "id-dgp", "preset": "paper", "output": "adam"},
+    "ID-DGP, 2 layers, paper's features": {"method": "id-dgp", "features": "fourier"},
+    "VFF, 1 layer, paper's features": {"method": "vff", "features": "fourier"},
+    "ID-DGP, 2 layers, paper's features, Adam only": {"method": "id-dgp", "preset": "paper"},
 }
 PICTURES = {
     "multi_step.png": list(RUNS)[:3],
     "multi_step_three_layers.png": list(RUNS)[5:7],
     "multi_step_paper.png": list(RUNS)[7:9],
 }
-
-
-def multi_step(seed: int, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return `num` noisy points (X, y) of a function with five plateaus on [0, 1]."""
-    rng = np.random.default_rng(seed)
-    x = np.sort(rng.uniform(0, 1, num))
-    plateau = np.minimum((x * len(HEIGHTS)).astype(int), len(HEIGHTS) - 1)
-    return x[:, None], HEIGHTS[plateau] + NOISE * rng.standard_normal(num)
 
 
 def picture(models: dict[str, DeepGPRegressor], X, y) -> Figure:

@@ -38,11 +38,11 @@ class Config:
         it is the paper's preset, trains one layer first where there is one input, or where a table has at most 2,000
         rows and no other setting asks for a certain model (an exact GP then), and keeps two layers if they are better.
     n_inducing: frequencies (M of them are 2M + 1 inducing variables per input) or inducing points. "auto" takes as many
-        frequencies as the target's spectrum asks for, or 100 points.
+        frequencies as the target's spectrum asks for, or 100 points; 50 of either with the paper's preset.
     features: how the functions of a layer are known. "auto" follows the method and the preset: "pinned" Fourier
         features, the paper's "fourier" features, or "points". "bsplines" are compactly supported splines.
     hidden_width: units in each hidden layer. None is 10 to 16, the more the fewer the inputs; but 8 for two inputs, 1
-        for one, and for inducing points or the paper's preset as many as inputs, at most 10.
+        for one, and for inducing points as many as inputs, at most 10; with the paper's preset as many as inputs.
     n_projections: learned directions along which the functions of a layer of Fourier features vary; as many
         as inputs are the inputs themselves. None is 2D + 1 for D inputs, at most 40; for one input, the input itself.
     fine_inputs: numbers of the inputs, from 0, whose fine structure the first of several layers follows, by a function
@@ -52,13 +52,15 @@ class Config:
         chosen too, "matern52" where its spectrum falls off steeply.
     covariance: the covariance of q(v). "block" is full for each input of a Fourier layer, "joint" is full over all
         inputs, "mean-field" a diagonal, the choice for hundreds of frequencies. Layers of inducing points have one
-        block. "auto" is "block", and "mean-field" where a layer has hundreds of frequencies.
+        block. "auto" is "block", and "mean-field" where a layer has hundreds of frequencies (not with the paper's
+        preset).
     band_limited: whether a series has no waves beyond its frequencies, "yes" or "no". Then a shallow model needs no
         variance for them, and the noise may be tiny. "auto" asks the spectrum.
     output: how the output layer's q(v) is found. "collapsed" takes the best one in closed form at every step,
         which needs all rows in a batch; "natural" follows it from batch to batch, and takes the closed form at the end;
         "adam" trains it like the rest, as in the paper. "auto" is "collapsed" for up to 4,096 rows of a series
-        or 1,024 of one layer, otherwise "natural" ("adam" with the paper's preset, or with thousands of variables).
+        or 1,024 of one layer, otherwise "natural" ("adam" with thousands of variables). With the paper's preset it is
+        "adam" for deep models; shallow ones take the closed form and L-BFGS over all rows, or "adam" if there are many.
     likelihood: for numbers, "gaussian" noise of one variance; "flexible", a mixture of Gaussians that varies with the
         inputs, for data with outliers, skew or several modes, or that are noisier in some regions; "student-t", for
         outliers alone; "heteroscedastic", Gaussian noise whose variance is a function of its own. For counts,
@@ -70,7 +72,9 @@ class Config:
         that it pays: numbers only. "auto" is yes for "id-dgp" but for the paper's preset. Model files then hold the
         inputs of training rows.
     preset: "default" pins the Fourier features at both ends of an interval around the data, which is learned in each
-        hidden layer and dimension; "paper" is faithful to the paper: plain features, fixed interval [-2, 3].
+        hidden layer and dimension; "paper" is faithful to the paper, for all four methods: plain features on the fixed
+        interval [-2, 3], Gaussian noise, q(v) in full blocks, Adam at one rate for all of it (L-BFGS for one layer), no
+        rows held out, and nothing changed afterwards. docs/paper.md lists what still differs.
     interval: [a, b] of the Fourier features in every layer, where [0, 1] is the range of the data; it stays fixed then.
         None leaves it to the preset.
     max_steps, max_time: training ends after so many steps or about so many seconds, or earlier, once the log density of
@@ -81,7 +85,8 @@ class Config:
     batch_size: the rows of a minibatch.
     n_samples: the draws of the hidden layers in a step of training; None is 4 for the closed form, where each draw is
         scored by what the others say (so there are at least two), and 1 otherwise.
-    learning_rate: the rate of Adam; None is 0.05 for Fourier features and 0.01 for points, which are less steady.
+    learning_rate: the rate of Adam; None is 0.05 for Fourier features, 0.01 for points, which are less steady, and 0.01
+        with the paper's preset.
     n_predict_samples: the draws of the hidden layers in a prediction; None is 64, or 32 and at least two for each unit
         where there are 8 hidden units or more.
     missing: what to do about rows with missing inputs. "error" names the columns; "drop" trains without such rows, and

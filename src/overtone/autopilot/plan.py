@@ -56,7 +56,8 @@ class _Planner:
         depths = self.decide_depths(most_layers, exact is not None)
         width = self.hidden_width() if depths[-1] > 1 else 1
         if width > 1 and config.hidden_width is None:
-            self.reasons["hidden_width"] = f"{width} units for {self.num_inputs} inputs: wider layers would be slower."
+            why = "as many as inputs, as in the paper" if self.paper else "wider layers would be slower"
+            self.reasons["hidden_width"] = f"{width} units for {self.num_inputs} inputs: {why}."
         directions = self.num_directions(self.num_inputs), self.num_directions(width)
         band_limited = self.decide_band_limit(depths)
         start = self.start(self.kernel, self.num_inducing, band_limited)
@@ -78,20 +79,22 @@ class _Planner:
             fine_inputs=self.decide_fine_inputs(depths),
             band_limited=band_limited,
             likelihood=likelihood,
-            noise=start_noise(self.X[:, 0], self.targets, start) if self.series else START.noise,
+            noise=start_noise(self.X[:, 0], self.targets, start) if self.series and not self.paper else START.noise,
             output=output,
+            optimiser=self.decide_optimiser(output),
             kl_anneal_steps=OBJECTIVE.anneal_steps if output == "natural" else 0,
             kl_addends=FINE.kl_weight if output == "natural" else 1.0,
             num_samples=config.n_samples or (OBJECTIVE.collapsed_draws if output == "collapsed" else 1),
             learning_rate=config.learning_rate
-            or (OBJECTIVE.learning_rate_points if self.points else OBJECTIVE.learning_rate),
+            or (OBJECTIVE.learning_rate_points if self.points or self.paper else OBJECTIVE.learning_rate),
             batch_size=config.batch_size,
             steps=config.max_steps or (TIME.unlimited if config.max_time else TIME.steps),
             seconds=config.max_time,
             held_out=held_out,
             held_out_last=config.held_out == "last",
             calibrated=output == "collapsed" and not self.paper,
-            varying_noise=config.likelihood == "auto" and (bool(exact) or (output == "collapsed" and not band_limited)),
+            varying_noise=config.likelihood == "auto"
+            and (exact is not None or (output == "collapsed" and not self.paper)),
             neighbours=may_have_neighbours(config, output, likelihood, held_out),
             dtype=config.dtype,
             seed=config.random_state,
@@ -108,7 +111,10 @@ class _Planner:
     def decide_inducing(self, most_layers: int) -> None:
         """Decide the number of inducing variables and, for a series, the kernel."""
         asked = self.config.n_inducing
-        if self.points and asked == "auto":
+        if self.paper and asked == "auto":
+            self.num_inducing = min(FREQUENCIES.paper, self.num_rows) if self.points else FREQUENCIES.paper
+            self.reasons["n_inducing"] = "The paper has 50 frequencies or points."
+        elif self.points and asked == "auto":
             self.num_inducing = min(FREQUENCIES.points, self.num_rows)
             self.reasons["n_inducing"] = f"{self.num_inducing} points are usual, and no more than there are rows."
         elif asked == "auto":
@@ -185,6 +191,8 @@ class _Planner:
         """Return as many units as can have full covariances, within limits, where directions are learned."""
         if self.config.hidden_width is not None:
             return self.config.hidden_width
+        if self.paper:
+            return self.num_inputs
         if not self.pinned or self.series:
             return min(self.num_inputs, WIDTH.min_units)
         full = min(WIDTH.max_blocks // self.num_directions(self.num_inputs), WIDTH.max_units)
@@ -224,6 +232,8 @@ class _Planner:
     def decide_covariance(self, num_directions: int) -> str:
         if self.config.covariance != "auto":
             return self.config.covariance
+        if self.paper:
+            return "block"
         blocks = 1 if self.points else num_directions * self.hidden_width()
         if blocks <= WIDTH.max_blocks:
             return "block"
@@ -259,8 +269,14 @@ class _Planner:
         most_rows = OBJECTIVE.collapsed_rows_series if self.series else OBJECTIVE.collapsed_rows_table
         one_batch = self.num_rows <= most_rows and (self.series or depths == (1,))
         if output == "auto" and self.paper:
-            output = "adam"
-            self.reasons["output"] = "The paper's preset trains all by Adam."
+            products = self.num_rows * size**2
+            shallow = depths == (1,) and self.complete and products <= OBJECTIVE.quasi_newton_products
+            output = "collapsed" if shallow else "adam"
+            self.reasons["output"] = (
+                "The paper trains shallow models by BFGS, and all rows fit: the closed form at every step."
+                if shallow
+                else "The paper trains all of a deep model by Adam, and shallow models whose rows are too many."
+            )
         elif output == "auto" and self.complete and (one_batch or band_limited):
             output = "collapsed"
             self.reasons["output"] = f"All {self.num_rows} rows fit into one batch: the closed form at every step."
@@ -282,6 +298,11 @@ class _Planner:
                 else "Noise is Gaussian: no rows are held out that could test more."
             )
         return output, likelihood
+
+    def decide_optimiser(self, output: str) -> str:
+        if not self.paper:
+            return "adam"
+        return "l-bfgs" if output == "collapsed" and self.config.output == "auto" else "plain adam"
 
     def num_output_features(self, depths: tuple[int, ...], width: int) -> int:
         """Return the number of features of the output layer."""

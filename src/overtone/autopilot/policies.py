@@ -41,6 +41,7 @@ class FrequencyPolicy:
     """How many inducing variables a layer gets, and which kernel a series."""
 
     points: int = 100  # inducing points
+    paper: int = 50  # frequencies or points with the paper's preset
     min_frequencies: int = 4
     max_features: int = 1000  # of an output layer, whose covariance is dense
     series_growths: tuple[float, ...] = (1, 1.4)  # times the frequencies that the spectrum asks for
@@ -138,7 +139,8 @@ class ObjectivePolicy:
     collapsed_draws: int = 4  # of the hidden layers: each is scored by what the others say
     max_features: int = 3000  # whose joint covariance is affordable, for one function
     learning_rate: float = 0.05  # of Adam
-    learning_rate_points: float = 0.01  # inducing points are less steady
+    learning_rate_points: float = 0.01  # inducing points are less steady; the paper's rate, too
+    quasi_newton_products: int = 1_000_000_000  # rows times squared features that one evaluation of L-BFGS may take
     anneal_steps: int = 1000  # until the divergence of hidden layers counts whole, with minibatches
 
 

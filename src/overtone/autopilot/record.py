@@ -40,6 +40,7 @@ class Plan:
     seed: int
     exact_kernel: str | None = None  # of the exact GP that a small table starts with, if it does
     varying_noise: bool = False  # whether rows that are left out decide if the noise of one layer varies
+    optimiser: str = "adam"  # with a warm-up and a decay; "plain adam" has one rate; "l-bfgs" takes all rows at once
     neighbours: bool = False  # whether held-out rows decide if the neighbours of a row are asked
     reasons: dict[str, str] = field(default_factory=dict)
 

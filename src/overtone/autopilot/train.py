@@ -28,7 +28,8 @@ from overtone.inference.natural import NaturalGradient
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.output_layer import output_sums, with_output_from_rows
 from overtone.inference.predictions import bound
-from overtone.inference.schedules import planned_adam
+from overtone.inference.quasi_newton import fit_quasi_newton
+from overtone.inference.schedules import plain_adam, planned_adam
 from overtone.numerics.compiling import one_blas_thread
 from overtone.numerics.params import unwrap
 from overtone.version import __version__
@@ -95,7 +96,7 @@ def train(
             if deep := stages.train_deep(shallow):
                 stage = deep if stages.score(deep) > stages.score(shallow) else shallow
         model = stage.model
-        if len(model.layers) == 1 and plan.output == "collapsed" and not plan.band_limited and not plan.exact_kernel:
+        if len(model.layers) == 1 and plan.calibrated and not plan.band_limited and not plan.exact_kernel:
             factor, known = freedom(model, len(X)), stage.objective.finish(model, stage.state, stages.key, stages.rows)
             model, noise = with_noise(plan, known, stages.key, stages.rows, run.stop)
             model, stage = with_variances_times(model, factor), stage.noted(noise=noise)
@@ -147,6 +148,8 @@ class _Stages:
     def train(self, plan: Plan, model: DeepGP, until: float, share: float) -> Stage:
         """Train a model for a share of the steps, and until a share of the time is over."""
         aim, steps = self.parts.objective(plan), max(1, round(share * plan.steps))
+        if plan.optimiser == "l-bfgs":
+            return self.train_quasi_newton(aim, model, steps)
         callbacks: list[Callback] = [Retreat()]
         if plan.seconds is not None:
             callbacks.append(Clock(self.seconds_left(until)))
@@ -167,7 +170,7 @@ class _Stages:
             aim,
             self.training_rows,
             key=self.key,
-            optim=self.parts.optim(plan.learning_rate),
+            optim=(plain_adam if plan.optimiser == "plain adam" else self.parts.optim)(plan.learning_rate),
             steps=steps,
             batch_size=plan.batch_size,
             callbacks=callbacks,
@@ -176,6 +179,15 @@ class _Stages:
         )
         model = fitted.model if aim.full_batch else aim.finish(fitted.model, fitted.state, self.key)
         return Stage(model, aim, fitted.state, fitted.history)
+
+    def train_quasi_newton(self, aim: AbstractObjective, model: DeepGP, steps: int) -> Stage:
+        """Train one layer by L-BFGS over all rows, until its bound no longer rises or the time is over."""
+
+        def stop() -> bool:
+            return (self.plan.seconds is not None and self.seconds_left(1.0) < 0) or self.run.stop()
+
+        fitted = fit_quasi_newton(model, aim, self.training_rows, key=self.key, steps=steps, stop=stop)
+        return Stage(fitted.model, aim, fitted.state, fitted.history)
 
     def train_shallow(self, until: float) -> Stage:
         """Train one layer, until a share of the time is over."""

@@ -41,3 +41,9 @@ def planned(
 def planned_adam(learning_rate: float) -> optax.GradientTransformationExtraArgs:
     """Return Adam with a warm-up and a decay over the planned steps."""
     return planned(optax.adam(learning_rate))
+
+
+@lru_cache(maxsize=64)
+def plain_adam(learning_rate: float) -> optax.GradientTransformationExtraArgs:
+    """Return Adam with one rate from the first step to the last, but for shorter steps after a divergence."""
+    return planned(optax.adam(learning_rate), lambda step, steps: jnp.ones(()))

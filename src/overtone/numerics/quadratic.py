@@ -134,3 +134,37 @@ def _squares_by_fft(amplitude, weights, U: Float[Array, "M2 P K"], _) -> Float[A
     values = 0.5 * jnp.fft.irfft(waves, points, norm="forward")
     sums = jnp.fft.rfft(jnp.einsum("prn,pr->pn", values**2, weights))[:, : 2 * num + 1]
     return jnp.concatenate([sums.real[:, :1], 2 * sums.real[:, 1:], -2 * sums.imag[:, 1:]], axis=-1) / points
+
+
+@jax.custom_vjp
+def quadratic(form: Float[Array, "R e e"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
+    """Return e^T form e for symmetric forms of few rows, at each column of e."""
+    return _quadratic_forward(form, e)[0]
+
+
+def _quadratic_forward(form, e):
+    applied = (form.reshape(-1, len(e)) @ e).reshape(len(form), *e.shape)
+    return inner(applied, e), (applied, e)
+
+
+def _quadratic_backward(saved, gradient):
+    applied, e = saved
+    by_form = ((gradient[:, None] * e).reshape(-1, e.shape[1]) @ e.T).reshape(len(gradient), len(e), len(e))
+    return by_form, 2 * sum(gradient[i] * applied[i] for i in range(len(gradient)))
+
+
+quadratic.defvjp(_quadratic_forward, _quadratic_backward)
+
+
+@jax.custom_vjp
+def inner(a: Float[Array, "R e N"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
+    """Return sum_i a[:, i] e[i], added up one by one, which is far quicker than a reduction over so few."""
+    return sum((a[:, i] * e[i] for i in range(1, len(e))), start=a[:, 0] * e[0])
+
+
+def _inner_backward(saved, gradient):
+    a, e = saved
+    return gradient[:, None] * e, sum(gradient[i] * a[i] for i in range(len(gradient)))
+
+
+inner.defvjp(lambda a, e: (inner(a, e), (a, e)), _inner_backward)

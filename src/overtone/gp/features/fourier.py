@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from overtone.gp.features.base import AbstractInducingFeatures, per_dimension
+from overtone.gp.features.fourier_marginals import fourier_marginals
 from overtone.gp.kernels import AbstractKernel, AbstractMatern
 from overtone.numerics.linalg import DiagonalPlusLowRank
 from overtone.numerics.params import OptionalParam
@@ -48,14 +49,30 @@ class Fourier(AbstractInducingFeatures):
         return DiagonalPlusLowRank(spectral_diagonal(kernel, w, self.b - self.a), W)
 
     def Kuf(self, kernel, X):
-        kernel, x = matern(kernel), X[:, 0]
+        kernel = matern(kernel)
         w = frequencies(self.a, self.b, self.num_frequencies)
-        inside = jnp.clip(x, self.a, self.b)
+        position, inside, e = self._at(kernel, X[:, 0])
+        beyond = edge(w / kernel.rate, kernel.order).T @ e
+        return jnp.where(inside, sinusoids(position, self.num_frequencies), beyond)
+
+    def _at(self, kernel: AbstractMatern, x: Float[Array, " N"]) -> tuple[Array, Array, Array]:
+        """Return where inputs lie in [0, 1] or at its nearer end, which lie inside, and extrapolations from there."""
+        nearest = jnp.clip(x, self.a, self.b)
         # phi and its derivatives are the same at both edges; going left, odd derivatives change sign.
-        distance, sign = jnp.abs(x - inside), jnp.where(x < inside, -1.0, 1.0).astype(x.dtype)
+        distance, sign = jnp.abs(x - nearest), jnp.where(x < nearest, -1.0, 1.0).astype(x.dtype)
         signs = sign ** jnp.arange(kernel.order + 1)[:, None]
-        beyond = edge(w / kernel.rate, kernel.order).T @ (signs * kernel.extrapolation(distance))
-        return jnp.where(x == inside, sinusoids((inside - self.a) / (self.b - self.a), self.num_frequencies), beyond)
+        return (nearest - self.a) / (self.b - self.a), x == nearest, signs * kernel.extrapolation(distance)
+
+    def marginals(self, kernel, q, X):
+        """Return the default's result in O(M) for each row: quadratic forms are trigonometric polynomials."""
+        kernel = matern(kernel)
+        w = frequencies(self.a, self.b, self.num_frequencies)
+        diagonal = spectral_diagonal(kernel, w, self.b - self.a)
+        readout = edge(np.arange(self.num_frequencies + 1.0), kernel.order)
+        mean, spread, left = fourier_marginals(
+            kernel, diagonal, w[1] / kernel.rate, readout, self._at(kernel, X[:, 0]), q
+        )
+        return mean.T, (spread + left).T
 
     def finer(self, least=100):
         return Fourier(max(4 * self.num_frequencies, least), self.a, self.b)

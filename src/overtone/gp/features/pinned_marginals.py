@@ -22,7 +22,7 @@ from overtone.gp.features.ends import Ends, signs, unit_kernel
 from overtone.gp.features.fourier import edge
 from overtone.gp.kernels import AbstractMatern
 from overtone.gp.variational import AbstractGaussian
-from overtone.numerics.quadratic import quadratic_forms, sum_of_diagonal
+from overtone.numerics.quadratic import inner, quadratic, quadratic_forms, sum_of_diagonal
 from overtone.numerics.trigpoly import evaluate
 
 
@@ -66,12 +66,12 @@ def pinned_marginals(
     prior = block_diag(L @ L.T, ends.BB, eye)
     grams = jnp.concatenate([forms.gram, prior[None]])
     none = jnp.zeros((), dtype)
-    values = sum((_quadratic(T @ grams @ T.T, e) for T, e in parts), start=none)
+    values = sum((quadratic(T @ grams @ T.T, e) for T, e in parts), start=none)
     crossed = crossed.reshape(len(squares), -1, len(inside))
-    spread = inside * squares + values[:-1] + 2 * _inner(crossed, near[: crossed.shape[1]])
+    spread = inside * squares + values[:-1] + 2 * inner(crossed, near[: crossed.shape[1]])
     # |amplitude phi|^2 is a constant, since a cosine and its sine have the same amplitude.
     constant = jnp.sum(ends.amplitude[: len(ends.amplitude) // 2 + 1] ** 2)
-    explained = inside * constant + values[-1] - 2 * _inner(h[None], near[:size])[0]
+    explained = inside * constant + values[-1] - 2 * inner(h[None], near[:size])[0]
     mean = inside * means + sum(((T @ mean).T @ e for T, e in parts), start=none)
     return mean, nonnegative(spread), nonnegative(1 - explained)
 
@@ -118,37 +118,3 @@ def _forms_of_diagonal(L: np.ndarray, ends: Ends, q: AbstractGaussian) -> Forms:
 def _split(V: Float[Array, "K *R"], size: int):
     """The rows of v1, v2 and v3."""
     return V[:size], V[size : len(V) - size], V[len(V) - size :]
-
-
-@jax.custom_vjp
-def _quadratic(form: Float[Array, "R e e"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
-    """e^T form e for symmetric forms."""
-    return _quadratic_forward(form, e)[0]
-
-
-def _quadratic_forward(form, e):
-    applied = (form.reshape(-1, len(e)) @ e).reshape(len(form), *e.shape)
-    return _inner(applied, e), (applied, e)
-
-
-def _quadratic_backward(saved, gradient):
-    applied, e = saved
-    by_form = ((gradient[:, None] * e).reshape(-1, e.shape[1]) @ e.T).reshape(len(gradient), len(e), len(e))
-    return by_form, 2 * sum(gradient[i] * applied[i] for i in range(len(gradient)))
-
-
-_quadratic.defvjp(_quadratic_forward, _quadratic_backward)
-
-
-@jax.custom_vjp
-def _inner(a: Float[Array, "R e N"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
-    """sum_i a[:, i] e[i]: added up one by one, which is far quicker than a reduction over so few."""
-    return sum((a[:, i] * e[i] for i in range(1, len(e))), start=a[:, 0] * e[0])
-
-
-def _inner_backward(saved, gradient):
-    a, e = saved
-    return gradient[:, None] * e, sum(gradient[i] * a[i] for i in range(len(gradient)))
-
-
-_inner.defvjp(lambda a, e: (_inner(a, e), (a, e)), _inner_backward)
