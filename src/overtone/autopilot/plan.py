@@ -25,6 +25,7 @@ from overtone.autopilot.policies import (
     WIDTH,
 )
 from overtone.autopilot.record import Plan
+from overtone.autopilot.sizes import Sizes
 from overtone.autopilot.spectrum import Start, frequencies, start_noise, start_of_series, warn_if_far_too_few
 
 
@@ -42,6 +43,7 @@ class _Planner:
         self.series, self.paper = self.num_inputs == 1, config.preset == "paper"
         self.reasons: dict[str, str] = {}
         self.features = self.decide_features()
+        self.sizes = Sizes(config, self.num_inputs, self.features)
         self.points, self.pinned = self.features == "points", self.features == "pinned"
         self.kernel = config.kernel if config.kernel != "auto" else "rbf" if self.points else "matern32"
         self.assumed_likelihood = "gaussian" if config.likelihood == "auto" else config.likelihood
@@ -54,11 +56,11 @@ class _Planner:
         self.decide_inducing(most_layers)
         exact = self.decide_exact()
         depths = self.decide_depths(most_layers, exact is not None)
-        width = self.hidden_width() if depths[-1] > 1 else 1
+        width = self.sizes.hidden_width() if depths[-1] > 1 else 1
         if width > 1 and config.hidden_width is None:
             why = "as many as inputs, as in the paper" if self.paper else "wider layers would be slower"
             self.reasons["hidden_width"] = f"{width} units for {self.num_inputs} inputs: {why}."
-        directions = self.num_directions(self.num_inputs), self.num_directions(width)
+        directions = self.sizes.num_directions(self.num_inputs), self.sizes.num_directions(width)
         band_limited = self.decide_band_limit(depths)
         start = self.start(self.kernel, self.num_inducing, band_limited)
         held_out = self.decide_held_out(depths)
@@ -119,7 +121,7 @@ class _Planner:
             self.reasons["n_inducing"] = f"{self.num_inducing} points are usual, and no more than there are rows."
         elif asked == "auto":
             wanted = self.wanted_frequencies()
-            most = FREQUENCIES.max_features if self.series else self.affordable_frequencies(most_layers)
+            most = FREQUENCIES.max_features if self.series else self.sizes.affordable_frequencies(most_layers)
             self.num_inducing = max(FREQUENCIES.min_frequencies, min(wanted, most))
             if self.features == "bsplines":  # two for each wave, and some beyond the ends
                 self.num_inducing = 2 * self.num_inducing + FREQUENCIES.min_frequencies
@@ -187,36 +189,6 @@ class _Planner:
         self.reasons["n_layers"] = "One layer is trained, then two, and the model that predicts better is kept."
         return (1, 2)
 
-    def hidden_width(self) -> int:
-        """Return as many units as can have full covariances, within limits, where directions are learned."""
-        if self.config.hidden_width is not None:
-            return self.config.hidden_width
-        if self.paper:
-            return self.num_inputs
-        if not self.pinned or self.series:
-            return min(self.num_inputs, WIDTH.min_units)
-        full = min(WIDTH.max_blocks // self.num_directions(self.num_inputs), WIDTH.max_units)
-        return min(WIDTH.units_per_input * self.num_inputs, max(WIDTH.min_units, full))
-
-    def num_directions(self, num_inputs: int) -> int:
-        if not self.points and self.config.n_projections is not None:
-            return self.config.n_projections
-        if self.points or self.features == "fourier" or num_inputs == 1:
-            return num_inputs
-        return min(2 * num_inputs + 1, WIDTH.max_directions)
-
-    def num_features(self, num_inducing: int) -> int:
-        """Return the number of features for one direction."""
-        if self.features in ("points", "bsplines"):
-            return num_inducing
-        ends = 2 * (part(KERNELS, self.kernel).order + 1) if self.pinned else 0
-        return 2 * num_inducing + 1 + ends
-
-    def affordable_frequencies(self, most_layers: int) -> int:
-        """Return the most frequencies for each input of a layer of a table."""
-        widest = max(self.num_inputs, self.hidden_width()) if most_layers > 1 else self.num_inputs
-        return (FREQUENCIES.max_features // self.num_directions(widest) - 5) // 2
-
     def decide_fine_inputs(self, depths: tuple[int, ...]) -> tuple[int, ...]:
         able = self.pinned and depths[-1] > 1
         if self.config.fine_inputs == "auto":
@@ -234,7 +206,7 @@ class _Planner:
             return self.config.covariance
         if self.paper:
             return "block"
-        blocks = 1 if self.points else num_directions * self.hidden_width()
+        blocks = 1 if self.points else num_directions * self.sizes.hidden_width()
         if blocks <= WIDTH.max_blocks:
             return "block"
         self.reasons["covariance"] = f"{blocks} full covariances of a hidden layer would take too long: mean-field."
@@ -265,7 +237,9 @@ class _Planner:
 
     def decide_output(self, depths: tuple[int, ...], width: int, band_limited: bool, held_out: int) -> tuple[str, str]:
         """Decide how the output layer is found, and the likelihood, which depends on it."""
-        output, config, size = self.config.output, self.config, self.num_output_features(depths, width)
+        output, config = self.config.output, self.config
+        num_inputs = width if depths[-1] > 1 else self.num_inputs
+        size = self.sizes.num_features(num_inputs, self.num_inducing, self.kernel)
         most_rows = OBJECTIVE.collapsed_rows_series if self.series else OBJECTIVE.collapsed_rows_table
         one_batch = self.num_rows <= most_rows and (self.series or depths == (1,))
         if output == "auto" and self.paper:
@@ -303,11 +277,6 @@ class _Planner:
         if not self.paper:
             return "adam"
         return "l-bfgs" if output == "collapsed" and self.config.output == "auto" else "plain adam"
-
-    def num_output_features(self, depths: tuple[int, ...], width: int) -> int:
-        """Return the number of features of the output layer."""
-        inputs = 1 if self.points else self.num_directions(width if depths[-1] > 1 else self.num_inputs)
-        return self.num_features(self.num_inducing) * inputs
 
     def decide_held_out(self, depths: tuple[int, ...]) -> int:
         num = min(int(HOLD_OUT.share * self.num_rows), HOLD_OUT.max_rows)
