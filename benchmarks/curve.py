@@ -73,10 +73,12 @@ def follow_to_the_end(seconds: float, step: Callable[[], float], evaluate: Calla
     the best one before them.
     """
     step()
-    start, best, since, steps, average = perf_counter(), -np.inf, 0, 1, np.nan
+    start, best, since, values, steps = perf_counter(), -np.inf, 0, [], 1
     while since < PATIENCE and perf_counter() - start < seconds:
-        average, steps = np.mean([step() for _ in range(WINDOW)]), steps + WINDOW
-        since = 0 if average > best + LEAST_GAIN else since + 1
-        best = max(best, average)
+        values, steps = [*values, step()], steps + 1
+        if len(values) == WINDOW:
+            average, values = np.mean(values), []
+            since = 0 if average > best + LEAST_GAIN else since + 1
+            best = max(best, average)
     about = {"seconds": perf_counter() - start, "steps": steps, "converged": since >= PATIENCE}
-    print(json.dumps({"budget": seconds, **about, "objective": float(average), **evaluate()}), flush=True)
+    print(json.dumps({"budget": seconds, **about, **evaluate()}), flush=True)
