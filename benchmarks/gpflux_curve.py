@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflux.architectures import Config, build_constant_input_dim_deep_gp
 
-from benchmarks.curve import BATCH, DRAWS, POINTS, RATE, case, follow, mixture_metrics
+from benchmarks.curve import BATCH, DRAWS, POINTS, RATE, case, follow, follow_to_the_end, mixture_metrics
 
 
 def main() -> None:
@@ -23,9 +23,9 @@ def main() -> None:
     model.compile(tf.optimizers.Adam(RATE))
     rng, draw = np.random.default_rng(settings["seed"]), tf.function(deep.predict_f)
 
-    def step() -> None:
+    def step() -> float:
         rows = rng.integers(len(X), size=min(BATCH, len(X)))
-        model.train_on_batch({"inputs": X[rows], "targets": y[rows]})
+        return -float(np.ravel(model.train_on_batch({"inputs": X[rows], "targets": y[rows]}))[0])
 
     def evaluate() -> dict:
         noise = float(deep.likelihood_layer.likelihood.variance.numpy())
@@ -35,7 +35,10 @@ def main() -> None:
         variances = np.stack([np.concatenate([v.numpy()[:, 0] for _, v in parts]) for parts in drawn])
         return mixture_metrics(arrays["y_test"], np.full(DRAWS, -np.log(DRAWS)), means, variances + noise)
 
-    follow(settings["seconds"], step, evaluate)
+    if settings["method"].endswith("-converged"):
+        follow_to_the_end(settings["seconds"][-1], step, evaluate)
+    else:
+        follow(settings["seconds"], step, evaluate)
 
 
 if __name__ == "__main__":

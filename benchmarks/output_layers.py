@@ -32,7 +32,7 @@ def fitted(table: str, case: int, seconds: float) -> dict:
     """Return the figures of one fit."""
     likelihood, output = CASES[case]
     X, y = load(table)
-    train, test = split(table, len(X), 0)
+    train, test = split(table, X, 0)
     y = TARGETS[likelihood](y)
     kind = DeepGPClassifier if likelihood in ("bernoulli", "softmax") else DeepGPRegressor
     settings = {"output": output, "likelihood": likelihood}

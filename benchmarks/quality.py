@@ -1,123 +1,133 @@
-"""Measure test log density, RMSE and coverage over wall-clock, ours and the peers', on the same splits.
+"""Measure test log density, CRPS, RMSE and coverage, ours and the peers', on the same splits.
 
-Every run is a process of its own on one core, and as many run side by side as there are cores. Writes one JSON line for
-each point of a curve. A run that was stopped goes on with the cases that are not complete; delete a case's lines from
-results/quality.jsonl to measure it anew.
+Every case is a process of its own on one core, and as many run side by side as there are cores. Writes JSON lines to
+results/comparison.jsonl. A run that was stopped goes on with the cases that have no line; delete a case's line to
+measure it anew. `--list` shows what is left to measure, with core-minutes; `--again` measures anew what has only a line
+of an earlier release. `benchmarks/schedule.py` says what is measured.
 
-    OVERTONE_DATA=folder python -m benchmarks.quality [--cores 0,1] [--methods a,b] [--tables a,b] [--seeds 0,1,2]
+    OVERTONE_DATA=folder python -m benchmarks.quality [--list] [--cores 0,1] [--methods a,b] [--tables a,b] [--seeds 0]
 
-Peers train on and are looked at after given seconds. Ours are told how much time they have, so each point is a fit
-of its own, from the call to the fitted model, with whatever programs earlier fits left in the compilation cache.
+Peers that train by the clock are looked at when their time is over. Ours are told how much time they have, from the
+call to the fitted model, with whatever programs earlier fits left in the compilation cache.
 """
 
 import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
-from itertools import product
 from pathlib import Path
-from time import sleep
+from time import perf_counter, sleep
+from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.tables import NAMES, TIME_ORDERED, load, split
+from benchmarks.lines import RESULTS
+from benchmarks.schedule import WORKERS, Case, cases, costs
+from benchmarks.tables import load, num_repeated, split
 
-RESULTS = Path(__file__).parent / "results" / "quality.jsonl"
-OURS, PEERS = sys.executable, ".venv-bench/bin/python"
-SECONDS, BUDGETS = [10, 20, 30, 60, 90, 120], [30, 120]
-FAMILY = ("overtone-dgp", "overtone-vff", "overtone-svgp")  # id-dgp is the default
-METHODS = {
-    "overtone": (OURS, "overtone_curve", BUDGETS),
-    "overtone-last": (OURS, "overtone_curve", BUDGETS),  # held_out="last", for splits in time
-    "gpytorch-dgp": (PEERS, "gpytorch_curve", SECONDS),
-    "gpytorch-dspp": (PEERS, "gpytorch_curve", SECONDS),
-    "gpytorch-svgp": (PEERS, "gpytorch_curve", SECONDS),
-    "gpflux-dgp": (PEERS, "gpflux_curve", SECONDS),
-    "boosting": (OURS, "boosting_curve", [0]),
-    **dict.fromkeys(FAMILY, (OURS, "overtone_curve", BUDGETS)),
-}
+PATH = RESULTS / "comparison.jsonl"
+MOST_SECONDS = 3600  # after which a process is ended
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"), "1")
 
 
-def arrays(name: str, seed: int, folder: str) -> str:
-    """Return the path of a file with both parts of a split, all columns standardised by the training rows."""
-    path = Path(folder) / f"{name}-{seed}.npz"
+class Running(NamedTuple):
+    """A case that a process on a core is working on."""
+
+    case: Case
+    about: dict
+    core: int
+    process: subprocess.Popen
+    log: Path
+    began: float
+
+
+def arrays(case: Case, folder: Path) -> tuple[Path, dict]:
+    """Return a file with both parts of a split, all columns standardised by the training rows, and what it holds."""
+    path = folder / f"{case.table}-{case.seed}.npz"
+    note = path.with_suffix(".json")
     if not path.exists():
-        X, y = load(name)
-        train, test = split(name, len(X), seed)
+        X, y = load(case.table)
+        train, test = split(case.table, X, case.seed)
         columns = np.column_stack([X, y])
         mean, std = columns[train].mean(axis=0), columns[train].std(axis=0)
-        columns = (columns - mean) / np.where(std > 0, std, 1)
+        columns = (columns - mean) / np.where(np.ptp(columns[train], axis=0) > 0, std, 1)
         parts = {"X": columns[train, :-1], "y": columns[train, -1]}
         np.savez(path, **parts, X_test=columns[test, :-1], y_test=columns[test, -1])
-    return str(path)
+        about = {"rows": len(train), "inputs": X.shape[1], "test_rows": len(test), "values": len(np.unique(y[train]))}
+        about |= {"repeated": num_repeated(X[train], X[test]), "scale": float(std[-1])}
+        note.write_text(json.dumps(about))
+    return path, json.loads(note.read_text())
 
 
-def sensible(case: dict) -> bool:
-    """Return whether a case makes sense.
-
-    A split in time has no seed; one method is for such splits alone, and the paper's others for the rest.
-    """
-    if case["table"] in NAMES:
-        return case["method"] != "overtone-last"
-    return case["seed"] == 0 and case["method"] not in FAMILY
-
-
-def complete(case: dict) -> bool:
-    """Return whether all points of a case were measured."""
-    lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-    of_case = [line for line in lines if all(line.get(key) == value for key, value in case.items())]
-    return len(of_case) >= len(METHODS[case["method"]][2])
-
-
-def start(case: dict, core: int, folder: str) -> subprocess.Popen:
+def start(case: Case, core: int, folder: Path) -> Running:
     """Start the process of a case on one core."""
-    python, worker, seconds = METHODS[case["method"]]
-    told = {**case, "arrays": arrays(case["table"], case["seed"], folder), "seconds": seconds}
-    command = ["taskset", "--cpu-list", str(core), python, "-m", f"benchmarks.{worker}", json.dumps(told)]
-    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1"}
-    with log(folder, core).open("w") as output:
-        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **threads})
+    python, worker = WORKERS[case.method]
+    path, about = arrays(case, folder)
+    told = json.dumps({**case.key, "arrays": str(path), "seconds": [case.seconds]})
+    command, log = (
+        ["taskset", "--cpu-list", str(core), python, "-m", f"benchmarks.{worker}", told],
+        folder / f"{core}.log",
+    )
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **THREADS})
+    return Running(case, about, core, process, log, perf_counter())
 
 
-def log(folder: str, core: int) -> Path:
-    """Return where the process on a core writes what it prints."""
-    return Path(folder) / f"{core}.log"
-
-
-def finish(case: dict, returned: int, lines: list[str]) -> None:
-    """Keep the points that a process printed, or why it failed."""
+def finish(running: Running, path: Path) -> None:
+    """Keep what a process printed, or why it failed."""
+    lines = running.log.read_text().splitlines()
     points = [json.loads(line) for line in lines if line.startswith("{")]
-    if returned:
-        points = [{"failed": " ".join(lines[-1:])[:200] or f"exit {returned}"}]
-    with RESULTS.open("a") as file:
-        file.write("".join(json.dumps({**case, **point}) + "\n" for point in points))
-    print(case["table"], case["seed"], case["method"], points[-1], flush=True)
+    if running.process.returncode or not points:
+        points = [{"failed": " ".join(lines[-1:])[:200] or f"exit {running.process.returncode}"}]
+    about = {**running.about, "process_seconds": round(perf_counter() - running.began, 1)}
+    with path.open("a") as file:
+        file.write("".join(json.dumps({**running.case.key, **about, **point}) + "\n" for point in points))
+    print(*running.case.key.values(), points[-1], flush=True)
+
+
+def missing(path: Path, again: bool) -> list[Case]:
+    """Return the cases that have no line."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(line["table"], line["seed"], line["method"]) for line in lines if not (again and "release" in line)}
+    return [case for case in cases() if tuple(case.key.values()) not in done]
+
+
+def measure(left: list[Case], free: list[int], path: Path) -> None:
+    """Measure cases, one on each core at a time."""
+    running: list[Running] = []
+    with tempfile.TemporaryDirectory() as name:
+        while left or running:
+            while left and free:
+                running.append(start(left.pop(0), free.pop(), Path(name)))
+            for each in list(running):
+                if each.process.poll() is not None:
+                    running.remove(each)
+                    free.append(each.core)
+                    finish(each, path)
+                elif perf_counter() - each.began > MOST_SECONDS:
+                    each.process.kill()
+            sleep(0.2)
 
 
 def main() -> None:
-    """Measure the cases that are not complete, one on each core at a time."""
+    """Measure the cases that are left, or list them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cores", default=",".join(map(str, sorted(os.sched_getaffinity(0)))))
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--tables", default=",".join((*NAMES, *TIME_ORDERED)))
-    parser.add_argument("--seeds", default="0,1,2")
+    for name in ("methods", "tables", "seeds"):
+        parser.add_argument(f"--{name}", help="names or numbers with commas between them; all without it")
+    parser.add_argument("--list", action="store_true", help="show what is left to measure, and measure nothing")
+    parser.add_argument("--again", action="store_true", help="measure anew what an earlier release measured")
+    parser.add_argument("--out", type=Path, default=PATH, help="the file of JSON lines")
     chosen = parser.parse_args()
-    seeds, methods, tables = map(int, chosen.seeds.split(",")), chosen.methods.split(","), chosen.tables.split(",")
-    cases = [{"table": t, "seed": s, "method": m} for s, m, t in product(seeds, methods, tables)]
-    cases = [case for case in cases if sensible(case) and not complete(case)]
-    free, running = list(map(int, chosen.cores.split(","))), []
-    with tempfile.TemporaryDirectory() as folder:
-        while cases or running:
-            while cases and free:
-                case, core = cases.pop(0), free.pop()
-                running.append((case, core, start(case, core, folder)))
-            for entry in [entry for entry in running if entry[2].poll() is not None]:
-                running.remove(entry)
-                free.append(entry[1])
-                finish(entry[0], entry[2].returncode, log(folder, entry[1]).read_text().splitlines())
-            sleep(0.2)
+    left = missing(chosen.out, chosen.again)
+    for name, of in (("methods", "method"), ("tables", "table"), ("seeds", "seed")):
+        if wanted := getattr(chosen, name):
+            left = [case for case in left if str(getattr(case, of)) in wanted.split(",")]
+    if chosen.list:
+        print(costs(left), end="")
+    else:
+        measure(left, list(map(int, chosen.cores.split(","))), chosen.out)
 
 
 if __name__ == "__main__":

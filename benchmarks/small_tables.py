@@ -14,7 +14,6 @@ from itertools import product
 from time import perf_counter
 
 import numpy as np
-import pandas as pd
 from scipy.stats import norm
 from sklearn import datasets
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -52,12 +51,10 @@ def load(name: str, split: int) -> tuple[np.ndarray, ...]:
     """Return training and test rows; of scikit-learn's tables, a quarter at random is for testing."""
     X, y = SHIPPED[name]() if name in SHIPPED else tables.load(name)
     if name in SHIPPED:
-        test = np.random.default_rng(split).permutation(len(y))[: len(y) // 4]
+        order = np.random.default_rng(split).permutation(len(y))
+        train, test = np.sort(order[len(y) // 4 :]), order[: len(y) // 4]
     else:
-        splits = pd.read_parquet(tables.folder() / "uci_splits.parquet")
-        chosen = splits[(splits["dataset"] == name.removeprefix("uci_")) & (splits["split"] == split)]
-        test = chosen["test_index"].to_numpy()
-    train = np.setdiff1d(np.arange(len(y)), test)
+        train, test = tables.split(name, X, split)
     return X[train], y[train], X[test], y[test]
 
 

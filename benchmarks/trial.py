@@ -31,7 +31,7 @@ def trial(name: str, seed: int = 0, parts: Parts = Parts(), **settings) -> dict:
     config = Config(**{"random_state": seed, **settings})
     config.validate()
     X, y = load(name)
-    train_rows, test_rows = split(name, len(X), seed)
+    train_rows, test_rows = split(name, X, seed)
     X = unit_interval(X[train_rows])(X).astype(config.dtype)
     y = standardise(y[train_rows, None])(y[:, None]).astype(config.dtype)
     chosen = plan(config, X[train_rows], y[train_rows])

@@ -141,6 +141,10 @@ def _appliances(frame: pl.DataFrame):
     return _numbers(*frame.drop("datetime", "appliances").get_columns()), _target(frame["appliances"])
 
 
+def _solar(frame: pl.DataFrame):
+    return _numbers(frame["year"]), _target(frame["cycle_plus_background"])
+
+
 def _minutes(clock: pl.Series) -> pl.Series:
     """Return minutes since midnight, of hours and minutes as one number hhmm."""
     return (clock // 100) * 60 + clock % 100
@@ -171,4 +175,5 @@ LOADERS: dict[str, Callable[[pl.DataFrame], tuple[np.ndarray, np.ndarray]]] = {
     "airline_us2001": _airline_2001,
     "airline_us2008": _airline,
     "uci_naval": _naval,
+    "solar_irradiance": _solar,
 }
