@@ -66,33 +66,16 @@ def quadratic_forms(
     squares: the coefficients of its quadratic form in phi, which multiplies all rows but the first and last `first`;
     crossed: its product with readout^T.
 
-    U is lower triangular, and the gradient is that of its lower part alone. The derivatives by amplitude and weights
-    are by-products of that by U, since both only scale U.
+    U is lower triangular, and the gradient is that of its lower part alone. Amplitude and weights only scale U, so that
+    their derivatives are by-products of that by U: they are taken of factors of 1.
     """
     readout, inner = readout.astype(U.dtype), slice(first, len(U) - first)
     squares_of = _squares_by_fft if len(U[inner]) // 2 >= FFT_FREQUENCIES else _squares_by_products
-
-    @jax.custom_vjp
-    def forms(amplitude, weights, U):
-        return forward(amplitude, weights, U)[0]
-
-    def forward(amplitude, weights, U):
-        def of_factor(U):
-            z = jnp.tensordot(readout * amplitude, U, 1)
-            crossed = amplitude[:, None, None] * jnp.einsum("kpr,ipr->kpi", U, weights * z)
-            return squares_of(amplitude[inner], weights, U[inner], first), crossed
-
-        result, transposed = jax.vjp(of_factor, U)
-        return result, (amplitude, weights, U, transposed)
-
-    def backward(saved, gradient):
-        amplitude, weights, U, transposed = saved
-        (by_U,) = transposed(gradient)
-        by_weights = jnp.einsum("kpr,kpr->pr", by_U, U) / (2 * weights)
-        return jnp.einsum("kpr,kpr->k", by_U, U) / amplitude, by_weights, by_U
-
-    forms.defvjp(forward, backward)
-    return forms(amplitude, weights, U)
+    fixed, fixed_weights = jax.lax.stop_gradient((amplitude, weights))
+    U = U * (amplitude / fixed)[:, None, None] * jnp.sqrt(weights / fixed_weights)
+    z = jnp.tensordot(readout * fixed, U, 1)
+    crossed = fixed[:, None, None] * jnp.einsum("kpr,ipr->kpi", U, fixed_weights * z)
+    return squares_of(fixed[inner], fixed_weights, U[inner], first), crossed
 
 
 def _squares_by_products(amplitude, weights, U: Float[Array, "M2 P K"], first: int) -> Float[Array, "P M4"]:
