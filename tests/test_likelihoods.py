@@ -20,10 +20,15 @@ from overtone.gp.likelihoods import (
     StudentT,
 )
 from overtone.gp.likelihoods.base import AbstractNoise, expected_log_prob, joint_nodes
-from overtone.gp.likelihoods.counts import AbstractCounts
-from overtone.gp.likelihoods.negative_binomial import NegativeBinomial, gamma_groups, grouped_rates, log_rising_power
+from overtone.gp.likelihoods.counts import (
+    AbstractCounts,
+    NegativeBinomial,
+    gamma_groups,
+    grouped_rates,
+    log_rising_power,
+)
 from overtone.gp.predictive.discrete import Counts, poisson_cdf
-from overtone.inference.sites import sites
+from overtone.inference.output_layer import sites
 from overtone.numerics.params import Fixed, Positive, unwrap
 
 RNG = np.random.default_rng(0)

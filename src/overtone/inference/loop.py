@@ -18,7 +18,6 @@ import numpy as np
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from overtone.inference.batches import Batches
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.packing import Packing
 from overtone.numerics.compiling import compiled, one_blas_thread
@@ -224,3 +223,29 @@ def _run(
     start = jnp.zeros_like(first), losses, state, jnp.asarray(True)
     _, losses, state, finite = jax.lax.while_loop(goes_on, one_step, start)
     return state, losses, finite & jnp.isfinite(sum(jnp.sum(jnp.abs(part)) for part in jax.tree.leaves(state[0])))
+
+
+class Batches:
+    """Minibatches without replacement: one seeded permutation of the rows after the other.
+
+    The batch of a step is a function of the seed and the step alone, so a run that resumes at any step
+    sees the same batches. A batch size of all the rows or more gives the whole data every time, in order.
+    """
+
+    def __init__(self, *arrays: np.ndarray, batch_size: int, seed: int):
+        self.arrays = arrays
+        self.num_data = len(arrays[0])
+        self.batch_size = min(batch_size, self.num_data)
+        self.seed = seed
+
+    def take(self, first: int, num: int) -> tuple[np.ndarray, ...]:
+        """The batches of steps first, ..., first + num - 1, stacked along a new leading axis, or one for them all."""
+        if self.batch_size == self.num_data:
+            return tuple(a[None] for a in self.arrays)
+        position = np.arange(first * self.batch_size, (first + num) * self.batch_size)
+        epoch, index = np.divmod(position, self.num_data)
+        rows = np.empty_like(position)
+        for e in range(epoch[0], epoch[-1] + 1):
+            order = np.random.default_rng([self.seed, e]).permutation(self.num_data)
+            rows[epoch == e] = order[index[epoch == e]]
+        return tuple(a[rows].reshape(num, self.batch_size, *a.shape[1:]) for a in self.arrays)

@@ -18,7 +18,7 @@ from overtone.gp import model as deep
 from overtone.gp.model import DeepGP, columns
 from overtone.gp.neighbours import mixed
 from overtone.gp.pathwise import draw_paths, follow
-from overtone.gp.predictive.corrected import Corrected, change_of_density
+from overtone.gp.predictive.mixture import Corrected, change_of_density
 from overtone.numerics.compiling import one_blas_thread, quickly_compiled, well_compiled
 from overtone.numerics.params import unwrap
 

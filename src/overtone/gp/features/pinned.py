@@ -18,9 +18,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from overtone.gp.features.base import AbstractInducingFeatures, per_dimension
-from overtone.gp.features.ends import Ends, ends, signs
 from overtone.gp.features.fourier import matern, shared_frequencies
-from overtone.gp.features.pinned_marginals import Positions, extrapolations, pinned_marginals
+from overtone.gp.features.pinned_marginals import Ends, Positions, ends, extrapolations, pinned_marginals, signs
 from overtone.gp.kernels import AbstractMatern
 from overtone.gp.variational import AbstractGaussian
 from overtone.numerics.linalg import Identity
