@@ -4,9 +4,9 @@ Every layer sees inputs that were mapped to about [0, 1]. The map is set once, f
 inputs, and belongs to the model: a prediction never depends on the other rows of its batch.
 
 Mean functions are linear and fixed inside the stack, zero at the output. Without them, compositions of GPs collapse
-with depth (Duvenaud et al. 2014). As in Salimbeni and Deisenroth (2017) the weights are the identity between layers of one
-width, the first principal directions of the layer's inputs where the width shrinks, and padding with zeros where it
-grows.
+with depth (Duvenaud et al. 2014). As in Salimbeni and Deisenroth (2017) the weights are the identity between layers of
+one width, the first principal directions of the layer's inputs where the width shrinks, and padding with zeros where
+it grows.
 """
 
 from abc import abstractmethod
