@@ -10,6 +10,7 @@ from scipy.special import gammaln
 
 from overtone.gp.likelihoods import (
     AbstractLikelihood,
+    AbstractNoise,
     Bernoulli,
     FlexibleNoise,
     Gaussian,
@@ -19,7 +20,7 @@ from overtone.gp.likelihoods import (
     Softmax,
     StudentT,
 )
-from overtone.gp.likelihoods.base import AbstractNoise, expected_log_prob, joint_nodes
+from overtone.gp.likelihoods.base import expected_log_prob, joint_nodes
 from overtone.gp.likelihoods.counts import (
     AbstractCounts,
     NegativeBinomial,

@@ -48,7 +48,6 @@ class Parts(NamedTuple):
     objective: Callable[[Plan], AbstractObjective] = objective
     optim: Callable[[float], optax.GradientTransformation] = planned_adam
     prepared: Callable[[DeepGP, Rows], DeepGP] = lambda model, _: model
-    elementwise: bool = True
 
 
 class Stage(NamedTuple):
@@ -165,7 +164,6 @@ class _Stages:
             batch_size=plan.batch_size,
             callbacks=callbacks,
             finish=False,
-            elementwise=self.parts.elementwise,
         )
         model = fitted.model if aim.full_batch else aim.finish(fitted.model, fitted.state, self.key)
         return Stage(model, aim, fitted.state, fitted.history)

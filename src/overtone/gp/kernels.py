@@ -225,7 +225,7 @@ class AbstractCombination(AbstractKernel):
     """Several kernels of the same points, combined number by number."""
 
     parts: tuple[AbstractKernel, ...]
-    operation: eqx.AbstractClassVar[Callable[[Array, Array], Array]]
+    operation: ClassVar[Callable[[Array, Array], Array]]
 
     def __call__(self, x, y):
         return reduce(self.operation, (k(x, y) for k in self.parts))
