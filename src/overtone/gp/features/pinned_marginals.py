@@ -110,7 +110,8 @@ def pinned_marginals(
     forms = _forms_of_diagonal(L, ends, q) if q.factor is None else _forms_of_factor(L, ends, q)
 
     low = m2.T * ends.amplitude, ends.B * ends.amplitude, forms.crossed.reshape(-1, len(ends.amplitude))
-    squares, (means, h, crossed) = evaluate(forms.squares, low, positions.position)
+    squares, others = evaluate(forms.squares, jnp.concatenate(low), positions.position)
+    means, h, crossed = jnp.split(others, np.cumsum([len(part) for part in low])[:-1])
 
     # The extrapolations, and the maps from z to their coefficients.
     inside = (positions.beyond == 0).astype(dtype)
@@ -177,24 +178,11 @@ def _split(V: Float[Array, "K *R"], size: int):
     return V[:size], V[size : len(V) - size], V[len(V) - size :]
 
 
-@jax.custom_vjp
-def _quadratic(form: Float[Array, "R e e"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
-    """e^T form e for symmetric forms."""
-    return _quadratic_forward(form, e)[0]
-
-
-def _quadratic_forward(form, e):
-    applied = (form.reshape(-1, len(e)) @ e).reshape(len(form), *e.shape)
-    return _inner(applied, e), (applied, e)
-
-
-def _quadratic_backward(saved, gradient):
-    applied, e = saved
-    by_form = ((gradient[:, None] * e).reshape(-1, e.shape[1]) @ e.T).reshape(len(gradient), len(e), len(e))
-    return by_form, 2 * sum(gradient[i] * applied[i] for i in range(len(gradient)))
-
-
-_quadratic.defvjp(_quadratic_forward, _quadratic_backward)
+def _quadratic(form: Any, e: Float[Array, "e N"]) -> Float[Array, "R N"]:
+    """Return e^T form e for symmetric forms, whose derivative by e is 2 form e."""
+    fixed = jax.lax.stop_gradient(e)
+    applied = (form.reshape(-1, len(e)) @ fixed).reshape(len(form), *e.shape)
+    return _inner(applied, 2 * e - fixed)
 
 
 @jax.custom_vjp
