@@ -81,7 +81,7 @@ class Layer(AbstractLayer):
     features: AbstractInducingFeatures
     outputs: int | None = eqx.field(static=True, default=None)
     q: Any = Full
-    mean_function: Any = None  # an AbstractMean
+    mean_function: Any = None  # of scaled inputs (N, D), with values (N, P)
     scaling: Any = None  # an Affine
     projection: Any = Identity()  # or a Projection, or Columns
     noise: OptionalParam = None  # variance added between layers; 0 at the output

@@ -9,13 +9,11 @@ one width, the first principal directions of the layer's inputs where the width 
 it grows.
 """
 
-from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from overtone.numerics.params import Fixed, Param, as_array
 
@@ -110,15 +108,8 @@ def _positive(scale: np.ndarray) -> np.ndarray:
     return np.where(scale > 0, scale, 1.0)
 
 
-class AbstractMean(eqx.Module):
-    """A mean function m(x), of shape (N, P)."""
-
-    @abstractmethod
-    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N P"]: ...
-
-
-class ZeroMean(AbstractMean):
-    """m(x) = 0."""
+class ZeroMean(eqx.Module):
+    """m(x) = 0, of shape (N, P)."""
 
     num_outputs: int = eqx.field(static=True)
 
@@ -126,7 +117,7 @@ class ZeroMean(AbstractMean):
         return jnp.zeros((X.shape[0], self.num_outputs), X.dtype)
 
 
-class LinearMean(AbstractMean):
+class LinearMean(eqx.Module):
     """m(x) = x W."""
 
     weight: Param  # (D, P)

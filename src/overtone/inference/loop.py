@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.numerics.compiling import compiled, one_blas_thread
@@ -174,17 +174,7 @@ class Training:
         return History(losses[np.isfinite(losses)], perf_counter() - self.began, self.scores, self.message)
 
 
-def _run(
-    state: Any,
-    static: Any,
-    objective: AbstractObjective,
-    optim: optax.GradientTransformationExtraArgs,
-    key: PRNGKeyArray,
-    span: Array,
-    factor: Array,
-    losses: Array,
-    batches: tuple[Any, ...],
-) -> tuple[Any, Array, Array]:
+def _run(state, static, objective: AbstractObjective, optim: Any, key, span, factor, losses, batches):
     """Do the steps from span[0] up to span[1], of span[2] in all, one for each stacked batch (or all with one).
 
     A gradient that is not finite shows in the next loss and, at the end, in the parameters.

@@ -33,13 +33,7 @@ DRAWN_ROWS, CHUNK_ROWS = 8192, 2048  # rows times draws, at least, for the sums;
 
 
 def statistics(
-    model: DeepGP,
-    key: PRNGKeyArray,
-    X: Float[Array, "N D"],
-    y: Float[Array, "N P"],
-    weights: Float[Array, " N"],
-    *,
-    num_samples: int,
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N P"], weights, num_samples: int
 ):
     """Return A A^T (M, M), A y (P, M), |y|^2 (P,) and the residual, sums over rows, averaged over the hidden draws."""
     model = unwrap(model)
@@ -145,16 +139,12 @@ def output_sums(model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) 
 def _sums_of_chunk(model: DeepGP, key: PRNGKeyArray, rows: tuple, weights, num_samples: int, exact: bool):
     X, y = rows
     if exact:
-        return statistics(model, key, X, y, weights, num_samples=num_samples)[:2]
+        return statistics(model, key, X, y, weights, num_samples)[:2]
     return site_sums(model, key, X, y, weights, num_samples)
 
 
 def sites(
-    likelihood: AbstractLikelihood,
-    y: Float[Array, "N Q"],
-    mean: Float[Array, "N F"],
-    var: Float[Array, "N F"],
-    offset: Float[Array, "N F"] | float = 0.0,
+    likelihood: AbstractLikelihood, y: Array, mean: Float[Array, "N F"], var: Float[Array, "N F"], offset: Array
 ) -> tuple[Float[Array, "N F"], Float[Array, "N F"]]:
     """Return the precision of each row's site, and precision times value, for functions N(offset + mean, var)."""
 

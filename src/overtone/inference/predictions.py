@@ -19,7 +19,7 @@ from overtone.gp.model import DeepGP, columns
 from overtone.gp.neighbours import mixed
 from overtone.gp.pathwise import draw_paths, follow
 from overtone.gp.predictive.mixture import Corrected, change_of_density
-from overtone.numerics.compiling import one_blas_thread, quickly_compiled, well_compiled
+from overtone.numerics.compiling import compiled, one_blas_thread, quickly_compiled
 from overtone.numerics.params import unwrap
 
 CHUNK_ROWS, CHUNK_PRODUCTS = (
@@ -51,7 +51,7 @@ def usual_draws(model: DeepGP) -> int:
     return 1 if width == 0 else 64 if width < 8 else max(32, 2 * width)
 
 
-@well_compiled
+@compiled
 def _predict(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
     return deep.predict(model, key, X, num_samples=num_samples, offset=offset)
 
@@ -127,27 +127,27 @@ def _distribution(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset,
     return Corrected(distribution, mixed(*correction)) if correction else distribution
 
 
-@well_compiled
+@compiled
 def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset, *correction):
     """Return mean and standard deviation of y."""
     distribution = _distribution(model, key, num_samples, X, offset, *correction)
     return distribution.moments() if correction else (distribution.mean(), distribution.std())
 
 
-@well_compiled
+@compiled
 def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X, offset, *correction):
     """Return quantiles of y, of shape (levels, N, P)."""
     distribution = _distribution(model, key, num_samples, X, offset, *correction)
     return (jax.vmap(distribution.quantile)(levels),)
 
 
-@well_compiled
+@compiled
 def probabilities(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
     """Return the probability of each class."""
     return (deep.predict(model, key, X, num_samples=num_samples).mean(),)
 
 
-@well_compiled
+@compiled
 def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, *correction):
     """Return log p(y) for each row and output."""
     density = deep.log_density(model, key, X, y, num_samples=num_samples)
@@ -157,13 +157,13 @@ def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, *corre
     return (density,)
 
 
-@well_compiled
+@compiled
 def scores_of_rows(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
     """Return the normal score of each target, a number."""
     return (_distribution(model, key, num_samples, X, 0.0).score(y),)
 
 
-@well_compiled
+@compiled
 def scores(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, offset, *correction):
     """Return the mean, log p(y), P(Y < y) and the continuous ranked probability score for each row and output."""
     distribution = _distribution(model, key, num_samples, X, offset, *correction)

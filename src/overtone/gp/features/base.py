@@ -202,12 +202,7 @@ class PerDimension(AbstractInducingFeatures):
 
 
 def per_dimension(
-    kernel: AbstractKernel,
-    features: Any,
-    start: tuple[float, float],
-    num_dims: int,
-    dtype: Any,
-    learned: bool = False,
+    kernel: AbstractKernel, features: Any, start: tuple[float, float], num_dims: int, dtype: Any, learned: bool = False
 ) -> tuple[AbstractKernel, PerDimension]:
     """Return an additive kernel, and features of each of its dimensions, on their [a, b] or on one to start from.
 

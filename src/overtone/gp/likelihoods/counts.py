@@ -211,9 +211,7 @@ def grouped_rates(
     return weights, means, _relative(means, variances)
 
 
-def gamma_groups(
-    shape: Float[Array, " P"],
-) -> tuple[Float[Array, "K P"], Float[Array, "K P"], Float[Array, "K P"]]:
+def gamma_groups(shape: Float[Array, " P"]) -> tuple[Float[Array, "K P"], Float[Array, "K P"], Float[Array, "K P"]]:
     """Return weights, means and relative spreads of a few groups of the values of g ~ Gamma(r, r), of each shape r.
 
     The trapezoidal rule for log g gives the weights of many values. Groups are narrow in log g, and none is heavy.
