@@ -135,12 +135,25 @@ def _fit(rows: Float[Array, "R K"], width: int) -> Float[Array, "R width"]:
     return jnp.pad(rows[:, :width], ((0, 0), (0, max(0, width - rows.shape[1]))))
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
 def sinusoids(t: Float[Array, " N"], num: int) -> Float[Array, "M2 N"]:
-    """Return phi(t) = [1, cos(k t), sin(k t)], k = 1..M, itself, with derivatives that are made of phi again."""
-    fixed = jax.lax.stop_gradient(t)
-    cosines, sines = jnp.moveaxis(harmonics(fixed, num)[0].reshape(-1, 2, len(t))[:num], 1, 0)
-    change = (t - fixed) * 2 * np.pi * np.arange(1, num + 1, dtype=t.dtype)[:, None]
-    return jnp.concatenate([jnp.ones_like(t)[None], cosines - change * sines, sines + change * cosines])
+    """Return phi(t) = [1, cos(k t), sin(k t)], k = 1..M, itself."""
+    waves = harmonics(t, num)[0].reshape(-1, 2, len(t))[:num]
+    return jnp.concatenate([jnp.ones_like(t)[None], waves[:, 0], waves[:, 1]])
+
+
+def _sinusoids_forward(t, num):
+    phi = sinusoids(t, num)
+    return phi, phi
+
+
+def _sinusoids_backward(num, phi, gradient):
+    k = 2 * np.pi * np.arange(1, num + 1).astype(phi.dtype)
+    by_cosines, by_sines = gradient[1 : num + 1], gradient[num + 1 :]
+    return (k @ (by_sines * phi[1 : num + 1] - by_cosines * phi[num + 1 :]),)
+
+
+sinusoids.defvjp(_sinusoids_forward, _sinusoids_backward)
 
 
 def harmonics(t: Float[Array, " N"], num: int) -> tuple[Float[Array, "L2 N"], Float[Array, "H2 N"]]:

@@ -67,9 +67,20 @@ def ends(kind: type[AbstractMatern], num_frequencies: int, rho: Float[Array, ""]
         third = inverse @ jnp.concatenate([gap @ BB - F @ P, P * signs(kind.order), -gap], axis=1)
         return Ends(step, amplitude, B, BB, third, jnp.concatenate([F, gap, (inverse @ C).T], axis=1))
 
-    fixed = jax.lax.stop_gradient(rho)
-    numbers, slopes = jax.jvp(values, (fixed.astype(widest),), (jnp.ones((), widest),))
-    return jax.tree.map(lambda n, slope: n.astype(dtype) + slope.astype(dtype) * (rho - fixed), numbers, slopes)
+    @jax.custom_vjp
+    def numbers(rho):
+        return forward(rho)[0]
+
+    def forward(rho):
+        rho = rho.astype(widest)
+        pair = jax.jvp(values, (rho,), (jnp.ones_like(rho),))
+        return jax.tree.map(lambda leaf: leaf.astype(dtype), pair)
+
+    def backward(slopes, gradient):
+        return (sum(jnp.sum(s * g) for s, g in zip(*map(jax.tree.leaves, (slopes, gradient)), strict=True)),)
+
+    numbers.defvjp(forward, backward)
+    return numbers(rho)
 
 
 def unit_kernel(kind: type[AbstractMatern], dtype) -> AbstractMatern:
