@@ -36,7 +36,7 @@ def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[st
         "inputs": [str(name) for name in getattr(model, "feature_names_in_", ())],
         "target": model.target_,
         "exposure": [model.exposed_, model.exposure_],
-        "encoder": model.encoder_ and model.encoder_.to_json(),
+        "encoder": model.encoder_ and asdict(model.encoder_),
     }
     of_targets, about_targets = model._target_state()
     return arrays | of_targets, about | about_targets

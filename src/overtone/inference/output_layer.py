@@ -45,21 +45,10 @@ def sums_over_rows(model: DeepGP, inputs: Float[Array, "S N D"], y: Float[Array,
     """Return the same for given inputs of the output layer of an unwrapped model."""
     layer, num_samples = model.output, len(inputs)
     weights = jnp.tile(weights.astype(jax.dtypes.canonicalize_dtype(jnp.float64)) / num_samples, num_samples)
-    H, target = output_rows(model, inputs, y)
+    Z, H = layer.at(inputs.reshape(-1, inputs.shape[-1]))
+    target = jnp.tile(y, (num_samples, 1)) - layer.mean_function(Z)
     gram, projected, left = layer.features.normal_equations(layer.kernel, H, target, weights)
     return gram, projected.T, weights @ target.astype(weights.dtype) ** 2, left
-
-
-def output_rows(model: DeepGP, inputs: Float[Array, "S N D"], y: Float[Array, "N P"]):
-    """Return what the output layer's features see, and what they have to explain: rows of all draws."""
-    Z, H = model.output.at(inputs.reshape(-1, inputs.shape[-1]))
-    return H, jnp.tile(y, (len(inputs), 1)) - model.output.mean_function(Z)
-
-
-def natural_parameters(gram, projected, noise):
-    """Return Lam (P, M, M) and c (P, M)."""
-    eye = jnp.eye(gram.shape[-1], dtype=gram.dtype)
-    return eye + gram / noise[:, None, None], projected / noise[:, None]
 
 
 def optimum(gram: Float[Array, "M M"], projected: Float[Array, " M"]):
@@ -103,14 +92,14 @@ def optimal_output(model: DeepGP, gram: Float[Array, "*P M M"], projected: Float
         """Return the mean, and the Cholesky factor of the covariance."""
         # Lam^-1 = J (J Lam J)^-1 J with J the reversal of rows: L^-T reversed twice is lower triangular.
         flipped = cholesky_of_sums(Lam[::-1, ::-1], rounding)
-        eye = jnp.eye(len(Lam), dtype=Lam.dtype)
         root = jax.scipy.linalg.solve_triangular(flipped, eye, lower=True, trans=1)[::-1, ::-1]
         return root @ (root.T @ c), root
 
     model = unwrap(model)
     dtype = model.output.q.mean.dtype
     rounding = float(jnp.finfo(dtype).eps)  # of the features, and so of their products
-    mean, root = one_by_one(optimum)(*natural_parameters(gram, projected, reference_noise(model)))
+    noise, eye = reference_noise(model), jnp.eye(gram.shape[-1], dtype=gram.dtype)
+    mean, root = one_by_one(optimum)(eye + gram / noise[:, None, None], projected / noise[:, None])
     diagonal = jnp.diagonal(root, axis1=-2, axis2=-1)
     unit = jnp.swapaxes(root / diagonal[:, None], 0, 1)
     return Full(*(part[None].astype(dtype) for part in (mean, jnp.log(diagonal), unit)))

@@ -7,6 +7,7 @@ Programs run on chunks of one size, so that memory is bounded, and nothing is co
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -22,10 +23,7 @@ from overtone.gp.predictive.mixture import Corrected, change_of_density
 from overtone.numerics.compiling import compiled, one_blas_thread, quickly_compiled
 from overtone.numerics.params import unwrap
 
-CHUNK_ROWS, CHUNK_PRODUCTS = (
-    256,
-    4096,
-)  # rows, and rows times draws, at most: more do not fit into the processor's cache
+CHUNK_ROWS, CHUNK_PRODUCTS = 256, 4096  # rows, and rows times draws, that fit into the processor's cache
 
 
 def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int | None = None, offset: Any = 0.0) -> Any:
@@ -38,7 +36,8 @@ def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int | None
         X = np.asarray(X, dtype_of(model))
         offset = np.broadcast_to(np.asarray(offset, X.dtype), (len(X), 1))
         draws = num_samples or usual_draws(model)
-        rows = over_rows(lambda *chunk: _predict(model, key, draws, *chunk), X, offset, draws=draws)
+        program = partial(compiled(deep.predict), model, key, num_samples=draws)
+        rows = over_rows(lambda X, offset: program(X, offset=offset), X, offset, draws=draws)
         return jax.tree.map(lambda leaf: jax.device_put(leaf.astype(X.dtype)), rows)
 
 
@@ -49,11 +48,6 @@ def usual_draws(model: DeepGP) -> int:
     """
     width = sum(model.hidden_widths)
     return 1 if width == 0 else 64 if width < 8 else max(32, 2 * width)
-
-
-@compiled
-def _predict(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
-    return deep.predict(model, key, X, num_samples=num_samples, offset=offset)
 
 
 def elbo(model: DeepGP, data: tuple[Any, Any], *, key: PRNGKeyArray, num_samples: int = 64) -> float:
