@@ -19,7 +19,7 @@ import optax
 from jaxtyping import PRNGKeyArray
 
 from overtone.inference.objective import AbstractObjective, Rows
-from overtone.numerics.compiling import compiled, one_blas_thread
+from overtone.numerics.compiling import jitted, one_blas_thread
 from overtone.numerics.params import trainable
 
 CHUNK_STEPS = 100  # in a turn, at most
@@ -145,7 +145,7 @@ class Training:
         span = np.asarray([self.step, self.step + count, self.steps])
         told = jax.device_put((span, np.asarray(self.factor), np.full(self.chunk, np.nan)))
         given = self.state, self.static, self.objective, self.optim, self.key
-        state, losses, finite = compiled(_run)(*given, *told, self.batches.take(self.step, self.chunk))
+        state, losses, finite = jitted(_run)(*given, *told, self.batches.take(self.step, self.chunk))
         losses = np.asarray(losses)
         self.diverged = not (np.isfinite(losses[0]) if probe else finite)
         if not probe:

@@ -24,19 +24,16 @@ QUICK_OPTIONS = {**OPTIONS, "xla_backend_optimization_level": 1}
 
 @lru_cache(maxsize=128)
 def compiled(function: Callable, quickly: bool = False) -> Callable:
-    """Return `equinox.filter_jit(function)` for a program that runs for long, or a few times only.
-
-    Usable as a decorator: nothing is asked of JAX before the first call.
-    """
-    return wraps(function)(lambda *arguments, **named: _jitted(function, quickly)(*arguments, **named))
+    """Return a function that is compiled when it is first called: well, or quickly if it runs a few times only."""
+    return wraps(function)(lambda *arguments, **named: jitted(function, quickly)(*arguments, **named))
 
 
 quickly_compiled = partial(compiled, quickly=True)
 
 
 @lru_cache(maxsize=128)
-def _jitted(function: Callable, quickly: bool) -> Callable:
-    """Return the program with those of the settings that this version of JAX knows.
+def jitted(function: Callable, quickly: bool = False) -> Callable:
+    """Return `equinox.filter_jit(function)` with those of the settings that this version of JAX knows.
 
     With OVERTONE_OPTIMISE=0 nothing is optimised, which compiles in half the time: for tests.
     """
