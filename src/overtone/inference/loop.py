@@ -110,6 +110,7 @@ class Training:
         self.data = rows_of(model, data)
         model, first_state = objective.init(model, self.data)
         params, self.static = eqx.partition(model, trainable(model))
+        params = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)), params)  # not weakly typed, in any turn
         self.optim = _with_extra_args(optim)
         self.state = params, jax.jit(self.optim.init)(params), first_state
         self.good = self.state  # the last one that is known to have a finite loss
