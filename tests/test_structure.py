@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "overtone"
 # Each room may import from those before it, and from itself; `version` belongs to all.
 ROOMS = ("version", "numerics", "gp", "storage", "inference", "autopilot", "tables", "estimators", "sklearn", "app")
-MAX_MODULE_LINES, MAX_CODE_LINES, MAX_FRAMES = 300, 6480, 14
+MAX_MODULE_LINES, MAX_CODE_LINES, MAX_FRAMES = 300, 6477, 14
 
 
 def imported_rooms(path: Path) -> set[str]:

@@ -13,6 +13,7 @@ The best q depends on the data through two sums over sites, of precision a a^T a
 """
 
 from functools import reduce
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -133,7 +134,7 @@ def _sums_of_chunk(model: DeepGP, key: PRNGKeyArray, rows: tuple, weights, num_s
 
 
 def sites(
-    likelihood: AbstractLikelihood, y: Array, mean: Float[Array, "N F"], var: Float[Array, "N F"], offset: Array
+    likelihood: AbstractLikelihood, y: Array, mean: Float[Array, "N F"], var: Float[Array, "N F"], offset: Any = 0.0
 ) -> tuple[Float[Array, "N F"], Float[Array, "N F"]]:
     """Return the precision of each row's site, and precision times value, for functions N(offset + mean, var)."""
 
