@@ -203,7 +203,7 @@ COMPARED = {  # side by side
     "the default before": Trial(weighted(), LARGE, MORE_TABLES),
     "annealed divergence": Trial(weighted(1000), LARGE, MORE_TABLES),
     "the default": Trial(),
-    "the default, Muon": Trial(Parts(optim=lambda rate: planned(muon(rate)), elementwise=False)),
+    "the default, Muon": Trial(Parts(optim=lambda rate: planned(muon(rate)))),
     RESTARTED: Trial(),
     "D units": Trial(),
     "D directions": Trial(settings={"n_projections": lambda num: num}),

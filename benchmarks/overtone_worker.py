@@ -49,7 +49,6 @@ def main() -> None:
             steps=num,
             batch_size=settings["batch"],
             callbacks=[ShortTurns()],
-            elementwise=True,
         )
         state["model"] = fitted.model
         return num + 1  # at last `fit` takes one that is not kept, to see the loss of the parameters

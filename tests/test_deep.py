@@ -21,14 +21,12 @@ from overtone.gp.kernels import (
 )
 from overtone.gp.layers import Layer
 from overtone.gp.likelihoods import Gaussian
-from overtone.gp.maps import Affine, Projection
-from overtone.gp.means import LinearMean, ZeroMean
+from overtone.gp.maps import Affine, LinearMean, Projection, ZeroMean
 from overtone.gp.model import DeepGP, draw, draw_prior, elbo, layer_marginals, predict, quasi_normal
 from overtone.gp.variational import Full, Joint, MeanField
 from overtone.inference import predictions
-from overtone.inference.bounds import ImportanceWeighted, PredictiveDensity
 from overtone.inference.collapsed import Collapsed
-from overtone.inference.objective import Elbo, KLWeights, Progress, Rows
+from overtone.inference.objective import Elbo, ImportanceWeighted, KLWeights, PredictiveDensity, Progress, Rows
 from overtone.numerics.params import Fixed, Positive, is_wrapper, unwrap
 from tests.planned import built
 from tests.posteriors import shaken

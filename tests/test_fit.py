@@ -9,12 +9,10 @@ import numpy as np
 import optax
 import pytest
 
-from overtone.inference.batches import Batches
 from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
 from overtone.inference.checkpoints import Checkpoint, CheckpointWarning, digest
-from overtone.inference.loop import DivergedWarning, fit
+from overtone.inference.loop import Batches, DivergedWarning, fit
 from overtone.inference.objective import AbstractObjective
-from overtone.inference.packing import Packing
 from overtone.inference.schedules import planned, planned_adam, warm_up_and_decay
 from overtone.numerics.params import Fixed, Positive, trainable, unwrap
 from overtone.storage.files import FileError
@@ -104,7 +102,7 @@ SGD = planned(optax.sgd(0.3), constant)
 
 
 def run(model, objective=SQUARED_ERROR, steps=400, **settings):
-    settings = {"optim": ADAM, "batch_size": 10, "elementwise": True, **settings}
+    settings = {"optim": ADAM, "batch_size": 10, **settings}
     return fit(model, objective, (X, Y), key=jax.random.key(0), steps=steps, **settings)
 
 
@@ -148,23 +146,6 @@ def test_another_key_means_other_batches():
         for seed in (0, 1)
     ]
     assert not np.array_equal(*losses)
-
-
-def test_parameters_may_be_packed_or_not(monkeypatch):
-    """Packed, one large array stays as it is; with an optimiser of single numbers all ways are the same."""
-    start = Line(jnp.linspace(0.5, 1.5, 50), jnp.asarray(0.0))
-    packed = run(start, steps=50, batch_size=None)
-    plain = run(start, steps=50, batch_size=None, elementwise=False)
-    monkeypatch.setattr("overtone.inference.packing.LARGE_SIZE", 10)
-    large = run(start, steps=50, batch_size=None)
-    for other in (plain, large):
-        np.testing.assert_allclose(other.model.slope, packed.model.slope, rtol=1e-6)
-        np.testing.assert_allclose(other.history.loss, packed.history.loss, rtol=1e-6)
-    packing = Packing(start, elementwise=True)
-    assert [part.shape for part in packing.pack(start)] == [(1,), (50,)]
-    again = packing.unpacked(packing.pack(start))
-    np.testing.assert_array_equal(again.slope, start.slope)
-    np.testing.assert_array_equal(again.offset, start.offset)
 
 
 @pytest.mark.parametrize("callbacks", [(), (Retreat,)])

@@ -10,6 +10,7 @@ from scipy.special import gammaln
 
 from overtone.gp.likelihoods import (
     AbstractLikelihood,
+    AbstractNoise,
     Bernoulli,
     FlexibleNoise,
     Gaussian,
@@ -19,11 +20,16 @@ from overtone.gp.likelihoods import (
     Softmax,
     StudentT,
 )
-from overtone.gp.likelihoods.base import AbstractNoise, expected_log_prob, joint_nodes
-from overtone.gp.likelihoods.counts import AbstractCounts
-from overtone.gp.likelihoods.negative_binomial import NegativeBinomial, gamma_groups, grouped_rates, log_rising_power
+from overtone.gp.likelihoods.base import expected_log_prob, joint_nodes
+from overtone.gp.likelihoods.counts import (
+    AbstractCounts,
+    NegativeBinomial,
+    gamma_groups,
+    grouped_rates,
+    log_rising_power,
+)
 from overtone.gp.predictive.discrete import Counts, poisson_cdf
-from overtone.inference.sites import sites
+from overtone.inference.output_layer import sites
 from overtone.numerics.params import Fixed, Positive, unwrap
 
 RNG = np.random.default_rng(0)

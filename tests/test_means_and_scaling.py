@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from overtone.gp.maps import Columns, Identity, Projection, directions, standardise, unit_interval
-from overtone.gp.means import linear_weight
+from overtone.gp.maps import Columns, Identity, Projection, directions, linear_weight, standardise, unit_interval
 
 X = np.random.default_rng(0).normal(size=(50, 3)) @ np.diag([5.0, 1.0, 0.1])
 

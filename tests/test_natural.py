@@ -13,8 +13,7 @@ from overtone.gp.model import elbo
 from overtone.inference.collapsed import Collapsed, collapsed_fit
 from overtone.inference.natural import NaturalGradient, OutputMemory
 from overtone.inference.objective import Progress, Rows
-from overtone.inference.output_layer import statistics, sums_over_rows, with_optimal_output
-from overtone.inference.sites import site_sums
+from overtone.inference.output_layer import site_sums, statistics, sums_over_rows, with_optimal_output
 from overtone.numerics.params import Positive, unwrap
 from tests.planned import built
 

@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from overtone.gp.neighbours import NeighbourGP, conditional, mixed
-from overtone.gp.predictive.corrected import Corrected
-from overtone.gp.predictive.mixture import Mixture
+from overtone.gp.predictive.mixture import Corrected, Mixture
 from overtone.inference import neighbours
 from overtone.inference.neighbours import fit_neighbours, from_neighbours, with_rows, with_tested_scale
 from overtone.sklearn import DeepGPRegressor

@@ -11,7 +11,7 @@ from overtone.gp.kernels import Linear, Matern32, RationalQuadratic, SquaredExpo
 from overtone.gp.layers import Layer
 from overtone.gp.likelihoods import Gaussian
 from overtone.gp.model import DeepGP
-from overtone.gp.pathwise import RandomWaves, draw_paths, follow
+from overtone.gp.pathwise import RandomFunctions, draw_paths, follow
 from overtone.gp.variational import Full
 from overtone.numerics.compiling import quickly_compiled
 from overtone.numerics.params import unwrap
@@ -103,7 +103,7 @@ def test_the_features_are_a_part_of_the_finer_ones(name):
 def test_random_waves_have_the_kernel_as_their_mean(kind):
     shape = (jnp.asarray(0.9),) if kind is RationalQuadratic else ()
     kernel = kind(jnp.asarray(1.7), jnp.asarray([0.3, 0.8]), *shape)
-    waves = RandomWaves(kernel.frequencies(jax.random.key(0), (100_000, 2)))
+    waves = RandomFunctions([kernel.frequencies(jax.random.key(0), (100_000, 2))], 2)
     phi = waves.Kuf(kernel, jnp.asarray(AT))
     np.testing.assert_allclose(phi.T @ phi, kernel.gram(jnp.asarray(AT), jnp.asarray(AT)), atol=0.03)
 

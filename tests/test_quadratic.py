@@ -19,7 +19,7 @@ def sinusoids(num):
 
 
 def values(coefficients, num):
-    return evaluate(coefficients, (jnp.zeros((1, 2 * num + 1)),), jnp.asarray(T))[0]
+    return evaluate(coefficients, jnp.zeros((1, 2 * num + 1)), jnp.asarray(T))[0]
 
 
 @pytest.mark.parametrize("num", [1, 6])

@@ -10,8 +10,7 @@ from overtone.gp.features import Fourier, InducingPoints
 from overtone.gp.kernels import Matern32
 from overtone.gp.layers import Layer
 from overtone.gp.likelihoods import Gaussian
-from overtone.gp.maps import Affine
-from overtone.gp.means import ZeroMean
+from overtone.gp.maps import Affine, ZeroMean
 from overtone.gp.model import DeepGP, elbo, predict
 from overtone.gp.variational import Full
 from overtone.inference.collapsed import Collapsed

@@ -20,7 +20,7 @@ from overtone.gp.maps import standardise
 from overtone.gp.model import elbo, layer_marginals
 from overtone.inference.natural import NaturalGradient, OutputMemory
 from overtone.inference.objective import KLWeights, Rows
-from overtone.inference.sites import site_sums
+from overtone.inference.output_layer import site_sums
 from overtone.numerics.params import unwrap
 from overtone.sklearn import DeepGPRegressor
 from tests.planned import built, planned

@@ -43,15 +43,15 @@ def test_sinusoids_and_their_gradient_are_those_of_cos_and_sin(num):
     np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("num_stacks", [1, 2])
+@pytest.mark.parametrize("num_low", [2, 22])
 @pytest.mark.parametrize("num", [1, 2, 9])
-def test_values_and_gradients_agree_with_direct_products(num, num_stacks):
+def test_values_and_gradients_agree_with_direct_products(num, num_low):
     high, t = RNG.normal(size=(3, 4 * num + 1)), RNG.uniform(0, 1, size=8)
-    low = tuple(RNG.normal(size=(size, 2 * num + 1)) for size in (2, 20)[:num_stacks])
+    low = RNG.normal(size=(num_low, 2 * num + 1))
     args = jax.tree.map(jnp.asarray, (high, low, t))
 
     def direct(high, low, t):
-        return high @ sinusoids(2 * num, t), tuple(stack @ sinusoids(num, t) for stack in low)
+        return high @ sinusoids(2 * num, t), low @ sinusoids(num, t)
 
     def loss(function, argnums):
         def value(*args):
@@ -66,7 +66,7 @@ def test_values_and_gradients_agree_with_direct_products(num, num_stacks):
 
 
 def test_one_of_the_values_alone_has_a_gradient():
-    high, low, t = jnp.ones((1, 9)), (jnp.ones((1, 5)),), jnp.linspace(0, 1, 4)
+    high, low, t = jnp.ones((1, 9)), jnp.ones((1, 5)), jnp.linspace(0, 1, 4)
     slope = jax.grad(lambda t: jnp.sum(evaluate(high, low, t)[0]))(t)
     np.testing.assert_allclose(slope, jax.grad(lambda t: jnp.sum(high @ sinusoids(4, t)))(t), rtol=1e-12)
 
@@ -74,10 +74,10 @@ def test_one_of_the_values_alone_has_a_gradient():
 @pytest.mark.parametrize("num", [1, 9])
 def test_sums_and_their_gradients_agree_with_direct_products(num):
     rows = 8
-    args = RNG.normal(size=(2, rows)), (RNG.normal(size=(1, rows)), RNG.normal(size=(3, rows))), RNG.uniform(0, 1, rows)
+    args = RNG.normal(size=(2, rows)), RNG.normal(size=(4, rows)), RNG.uniform(0, 1, rows)
 
     def direct(high, low, t, num):
-        return high @ sinusoids(2 * num, t).T, tuple(stack @ sinusoids(num, t).T for stack in low)
+        return high @ sinusoids(2 * num, t).T, low @ sinusoids(num, t).T
 
     def both(function):
         def value(*args):

@@ -6,14 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from overtone.numerics.banded import Banded, triangular
 from overtone.numerics.linalg import (
+    Banded,
     BlockDiagonal,
     Dense,
     DiagonalPlusLowRank,
     Identity,
     small_cholesky,
     small_inverse,
+    triangular,
 )
 
 RNG = np.random.default_rng(0)

@@ -208,7 +208,7 @@ def info(arguments: argparse.Namespace) -> None:
 
     model: Any = load(arguments.model)
     settings = {field.name: getattr(model.config_, field.name) for field in fields(Config)}
-    about = loading.describe(model, loading.input_names(model), ", ".join(model.target_names))
+    about = loading.describe(model, model.input_names, ", ".join(model.target_names))
     for title, entries in (("About", about), ("Settings", settings), ("Decided from the data", model.plan_.reasons)):
         print(f"{title}:", *(f"    {name}: {value}" for name, value in entries.items()), sep="\n")
 

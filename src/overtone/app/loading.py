@@ -39,13 +39,13 @@ def load_model(path: str) -> tuple[Any, Encoder]:
     from overtone.sklearn import load  # imports JAX, for which a wrong argument of `fit` should not have to wait
 
     model: Any = load(path)
-    names = input_names(model)
-    if not names:
+    if model.encoder_ is None and not hasattr(model, "feature_names_in_"):
         raise ValueError(f"{path}: this model was fitted to arrays without column names; use it from Python.")
     if model.exposed_ and model.exposure_ is None:
         raise ValueError(f"{path}: this model needs an exposure without a column name; use it from Python.")
     means = () if model.means_ is None else tuple(model.means_.tolist())
-    return model, model.encoder_ or Encoder(tuple(Column(n, "number") for n in names), model.config_.missing, means)
+    columns = tuple(Column(name, "number") for name in model.input_names)
+    return model, model.encoder_ or Encoder(columns, model.config_.missing, means)
 
 
 def load_model_and_rows(model_path: str, table_path: str) -> tuple[Any, Encoder, Rows]:
@@ -106,11 +106,6 @@ def complete_rows(encoder: Encoder, frame: pl.DataFrame, y: np.ndarray, exposure
     if not complete.all():
         log.info("%d rows with missing inputs are left out", np.sum(~complete))
     return Rows(X, y, keywords)[complete]
-
-
-def input_names(model: Any) -> list[str]:
-    """Return the names of the inputs, of which there are none if a model was fitted to arrays."""
-    return model.encoder_.inputs if model.encoder_ else [str(n) for n in getattr(model, "feature_names_in_", ())]
 
 
 def coverage_warnings(metrics: dict[str, float]) -> list[str]:

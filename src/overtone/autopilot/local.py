@@ -12,7 +12,7 @@ from overtone.autopilot.record import Plan
 from overtone.gp.likelihoods import AbstractNoise, FlexibleNoise
 from overtone.gp.model import DeepGP
 from overtone.gp.neighbours import NeighbourGP
-from overtone.inference.neighbours import fit_neighbours, with_rows, with_tested_scale
+from overtone.inference.neighbours import fit_neighbours, said_by_neighbours, with_rows, with_tested_scale
 from overtone.inference.objective import Rows
 from overtone.inference.predictions import over_rows, scores_of_rows, usual_draws
 
@@ -94,3 +94,15 @@ def normal_scores(model: DeepGP, key: Any, rows: Rows) -> np.ndarray:
     draws = usual_draws(model)
     (scores,) = over_rows(lambda *chunk: scores_of_rows(model, key, draws, *chunk), *rows, draws=draws)
     return np.asarray(scores, float)
+
+
+def of_neighbours(neighbours: Neighbours, Z: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return what makes the distribution of scores (`mixed`), each (N, P); N(0, 1) where neighbours are not asked."""
+    zero, one = np.zeros(len(Z)), np.ones(len(Z))
+    found = [
+        (zero, one, one, 0.5 * one)
+        if process is None
+        else (*said_by_neighbours(process, Z), float(process.weight) * one)
+        for process in neighbours
+    ]
+    return tuple(np.stack(part, axis=1).astype(Z.dtype) for part in zip(*found, strict=True))

@@ -49,7 +49,6 @@ class Parts(NamedTuple):
     objective: Callable[[Plan], AbstractObjective] = objective
     optim: Callable[[float], optax.GradientTransformation] = planned_adam
     prepared: Callable[[DeepGP, Rows], DeepGP] = lambda model, _: model
-    elementwise: bool = True
 
 
 class Stage(NamedTuple):
@@ -175,7 +174,6 @@ class _Stages:
             batch_size=plan.batch_size,
             callbacks=callbacks,
             finish=False,
-            elementwise=self.parts.elementwise,
         )
         model = fitted.model if aim.full_batch else aim.finish(fitted.model, fitted.state, self.key)
         return Stage(model, aim, fitted.state, fitted.history)

@@ -15,24 +15,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from overtone.autopilot.config import PARAMETERS, Config
-from overtone.autopilot.local import Neighbours, renewed
+from overtone.autopilot.local import Neighbours, of_neighbours, renewed
 from overtone.autopilot.plan import plan
 from overtone.autopilot.train import Run, refitted, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
-from overtone.estimators.nearby import of_neighbours
 from overtone.estimators.ranges import count_outside, warn_of_rows_outside
 from overtone.estimators.saving import restored, stored
 from overtone.gp import diagnostics
 from overtone.gp.maps import unit_interval
 from overtone.inference import predictions
 from overtone.inference.objective import Rows
-from overtone.numerics.compiling import (
-    forget_programs_if_many,
-    keep_compiled_programs,
-    one_blas_thread,
-    quickly_compiled,
-)
+from overtone.numerics import compiling
+from overtone.numerics.compiling import one_blas_thread
 from overtone.storage import files
 from overtone.tables.gaps import count_missing, filled, missing_values_message, with_missing_rows
 
@@ -83,8 +78,8 @@ class DeepGPEstimator(BaseEstimator):
     def _fit(self, config: Config, X: np.ndarray, Y: np.ndarray, likelihood: str, why: str, checkpoint, stop) -> Self:
         """Train on checked inputs and targets (N, Q) in the model's units, with a likelihood for them."""
         self.x_scaling_ = checked_scaling("X", unit_interval, X)
-        keep_compiled_programs()
-        forget_programs_if_many()
+        compiling.keep_compiled_programs()
+        compiling.forget_programs_if_many()
         X, Y = self.x_scaling_.columns(X, config.dtype), Y.astype(config.dtype)
         self.config_, self.plan_ = config, plan(replace(config, likelihood=likelihood), X, Y)
         if likelihood != config.likelihood:
@@ -180,7 +175,7 @@ class DeepGPEstimator(BaseEstimator):
         Z = Z[~gaps][:DIAGNOSED_ROWS]
         with jax.enable_x64(True), one_blas_thread():
             key = jax.random.key(self.config_.random_state)
-            return [float(share) for share in quickly_compiled(compute)(self.model_, key, jnp.asarray(Z))]
+            return [float(share) for share in compiling.quickly_compiled(compute)(self.model_, key, jnp.asarray(Z))]
 
     def _over_rows(
         self, compute, X, *others: np.ndarray, warn: bool = False, corrected: bool = True
@@ -254,12 +249,6 @@ class DeepGPEstimator(BaseEstimator):
 
     def _in_units(self, values: np.ndarray) -> Any:
         """Return expectations of targets (N, P, ...) in the user's units."""
-
-    def _target_state(self) -> Any:
-        """Return what `save` should keep about targets: arrays, and what JSON can express."""
-
-    def _restore_targets(self, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-        """Set what `_target_state` gave."""
 
     def _fitted(self) -> Self:
         check_is_fitted(self, "model_")

@@ -93,6 +93,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
         return values
 
     def _target_state(self):
+        """Return what `save` keeps about targets: arrays, and what JSON can express."""
         return {}, {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
 
     def _restore_targets(self, arrays, about):

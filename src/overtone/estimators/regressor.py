@@ -207,6 +207,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         return self._shape(values * scale + shift, axis=1)
 
     def _target_state(self):
+        """Return what `save` keeps about targets: arrays, and what JSON can express."""
         arrays = {"y_scaling_.shift": self.y_scaling_.shift, "y_scaling_.scale": self.y_scaling_.scale}
         return arrays | {"y_spread_": self.y_spread_}, {"single_output": self.single_output_}
 

@@ -9,9 +9,9 @@ import numpy as np
 from overtone.autopilot.config import Config
 from overtone.autopilot.record import Plan
 from overtone.estimators.arguments import encoding, tuples
-from overtone.estimators.nearby import check_neighbours
 from overtone.gp.maps import Affine
 from overtone.gp.model import DeepGP
+from overtone.gp.neighbours import NeighbourGP
 from overtone.inference.loop import History
 from overtone.storage import files
 from overtone.storage.structure import described, rebuilt
@@ -36,7 +36,7 @@ def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[st
         "inputs": [str(name) for name in getattr(model, "feature_names_in_", ())],
         "target": model.target_,
         "exposure": [model.exposed_, model.exposure_],
-        "encoder": model.encoder_ and model.encoder_.to_json(),
+        "encoder": model.encoder_ and asdict(model.encoder_),
     }
     of_targets, about_targets = model._target_state()
     return arrays | of_targets, about | about_targets
@@ -65,5 +65,23 @@ def restored(kind: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) ->
         model.neighbours_ = rebuilt(about.get("neighbours", {"tuple": []}), arrays)
     if not isinstance(model.model_, DeepGP):
         raise files.FileError("it holds something else than a model.")
-    check_neighbours(model.neighbours_, model.n_features_in_, model.model_.output.num_outputs)
+    neighbours, num_outputs = model.neighbours_, model.model_.output.num_outputs
+    fit = isinstance(neighbours, tuple) and len(neighbours) in (0, num_outputs)
+    if not fit or not all(process is None or _fits(process, model.n_features_in_) for process in neighbours):
+        raise files.FileError("its neighbours do not belong to its model.")
     return model
+
+
+def _fits(process: Any, num_inputs: int) -> bool:
+    """Return whether something in a file is a GP of neighbours for so many inputs."""
+    return (
+        isinstance(process, NeighbourGP)
+        and process.inputs.shape == (process.scores.size, num_inputs)
+        and process.scores.size > 0
+        and process.lengthscales.shape == (num_inputs,)
+        and bool(np.all(process.lengthscales > 0))
+        and 0 <= process.share < 1
+        and process.gain >= 0
+        and min(process.scales) > 0
+        and 0 < process.weight < 1
+    )

@@ -8,9 +8,7 @@ from overtone.gp.model import DeepGP
 from overtone.numerics.params import unwrap
 
 
-def outside_fraction(
-    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int = 1
-) -> list[Float[Array, ""]]:
+def outside_fraction(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], num_samples: int = 1) -> list[Array]:
     """Return the share of each layer's inputs that fall outside the interval of its features.
 
     Covariances are exact out there, but the features say less about it: much above a few percent in a
@@ -20,9 +18,7 @@ def outside_fraction(
     return [jnp.mean(layer.features.outside(H)) for layer, H in layers]
 
 
-def residual_fraction(
-    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], *, num_samples: int = 1
-) -> list[Float[Array, ""]]:
+def residual_fraction(model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], num_samples: int = 1) -> list[Array]:
     """Return the mean of (k - |A|^2) / k at each layer's inputs: what the features cannot represent.
 
     Near 0 the features are enough for the kernel's lengthscale; above a few percent, more of them would help.

@@ -10,6 +10,7 @@ work with every kernel, such as inducing points.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import reduce
 from math import comb, factorial
 from operator import add, mul
@@ -124,15 +125,15 @@ class AbstractMatern(AbstractStationary):
         (d/dx + lam)^(p+1) f is white noise, so the mean obeys s' = lam (K - I) s with K nilpotent, and
         F(r) = exp(-lam r) sum_k (lam r)^k K^k / k!,  k = 0..p.
         """
-        z = (self.rate * r)[:, None, None]
-        powers = [jnp.asarray(power, z.dtype) for power in _nilpotent_powers(self.order)]
-        return jnp.exp(-z) * sum(z**k * power for k, power in enumerate(powers))
+        return jnp.moveaxis(self._series(r, _nilpotent_powers(self.order)), -1, 0)
 
     def extrapolation(self, r: Float[Array, " N"]) -> Float[Array, "state N"]:
         """c(r) with E[f(a + r) | s(a)] = c(r) s(a), r >= 0: the first row of the transition."""
+        return self._series(r, [power[0] for power in _nilpotent_powers(self.order)])
+
+    def _series(self, r: Float[Array, " N"], terms: list[np.ndarray]) -> Float[Array, "*S N"]:
         z = self.rate * r
-        rows = [jnp.asarray(power[0], z.dtype)[:, None] for power in _nilpotent_powers(self.order)]
-        return jnp.exp(-z) * sum(z**k * row for k, row in enumerate(rows))
+        return jnp.exp(-z) * sum(z**k * jnp.asarray(term, z.dtype)[..., None] for k, term in enumerate(terms))
 
 
 def _nilpotent_powers(order: int) -> list[np.ndarray]:
@@ -220,34 +221,32 @@ class Linear(AbstractKernel):
         return jnp.sum(self.variance * (X - 0.5) ** 2, axis=1)
 
 
-class Sum(AbstractKernel):
+class AbstractCombination(AbstractKernel):
+    """Several kernels of the same points, combined number by number."""
+
+    parts: tuple[AbstractKernel, ...]
+    operation: ClassVar[Callable[[Array, Array], Array]]
+
+    def __call__(self, x, y):
+        return reduce(self.operation, (k(x, y) for k in self.parts))
+
+    def gram(self, X, Y):
+        return reduce(self.operation, (k.gram(X, Y) for k in self.parts))
+
+    def diag(self, X):
+        return reduce(self.operation, (k.diag(X) for k in self.parts))
+
+
+class Sum(AbstractCombination):
     """k(x, y) = sum_i k_i(x, y)."""
 
-    parts: tuple[AbstractKernel, ...]
-
-    def __call__(self, x, y):
-        return reduce(add, (k(x, y) for k in self.parts))
-
-    def gram(self, X, Y):
-        return reduce(add, (k.gram(X, Y) for k in self.parts))
-
-    def diag(self, X):
-        return reduce(add, (k.diag(X) for k in self.parts))
+    operation = staticmethod(add)
 
 
-class Product(AbstractKernel):
+class Product(AbstractCombination):
     """k(x, y) = prod_i k_i(x, y)."""
 
-    parts: tuple[AbstractKernel, ...]
-
-    def __call__(self, x, y):
-        return reduce(mul, (k(x, y) for k in self.parts))
-
-    def gram(self, X, Y):
-        return reduce(mul, (k.gram(X, Y) for k in self.parts))
-
-    def diag(self, X):
-        return reduce(mul, (k.diag(X) for k in self.parts))
+    operation = staticmethod(mul)
 
 
 class Additive(AbstractKernel):

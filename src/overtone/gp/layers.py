@@ -18,8 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.gp.features.base import AbstractInducingFeatures
 from overtone.gp.kernels import AbstractKernel
-from overtone.gp.maps import Identity, Projection, unit_interval
-from overtone.gp.means import LinearMean, ZeroMean, linear_weight
+from overtone.gp.maps import Identity, LinearMean, Projection, ZeroMean, linear_weight, unit_interval
 from overtone.gp.variational import AbstractGaussian, Full
 from overtone.numerics.params import Fixed, OptionalParam, Positive, as_parameters, unwrap
 
@@ -82,7 +81,7 @@ class Layer(AbstractLayer):
     features: AbstractInducingFeatures
     outputs: int | None = eqx.field(static=True, default=None)
     q: Any = Full
-    mean_function: Any = None  # an AbstractMean
+    mean_function: Any = None  # of scaled inputs (N, D), with values (N, P)
     scaling: Any = None  # an Affine
     projection: Any = Identity()  # or a Projection, or Columns
     noise: OptionalParam = None  # variance added between layers; 0 at the output

@@ -1,12 +1,18 @@
-"""Maps of inputs: fixed affine ones of the user's columns and between layers, and learned directions.
+"""Maps of a layer's inputs: fixed affine ones, learned directions, and mean functions.
 
 Every layer sees inputs that were mapped to about [0, 1]. The map is set once, from the training
 inputs, and belongs to the model: a prediction never depends on the other rows of its batch.
+
+Mean functions are linear and fixed inside the stack, zero at the output. Without them, compositions of GPs collapse
+with depth (Duvenaud et al. 2014). As in Salimbeni and Deisenroth (2017) the weights are the identity between layers of
+one width, the first principal directions of the layer's inputs where the width shrinks, and padding with zeros where
+it grows.
 """
 
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
 from overtone.numerics.params import Fixed, Param, as_array
@@ -100,3 +106,31 @@ def standardise(Y: np.ndarray) -> Affine:
 
 def _positive(scale: np.ndarray) -> np.ndarray:
     return np.where(scale > 0, scale, 1.0)
+
+
+class ZeroMean(eqx.Module):
+    """m(x) = 0, of shape (N, P)."""
+
+    num_outputs: int = eqx.field(static=True)
+
+    def __call__(self, X):
+        return jnp.zeros((X.shape[0], self.num_outputs), X.dtype)
+
+
+class LinearMean(eqx.Module):
+    """m(x) = x W."""
+
+    weight: Param  # (D, P)
+
+    def __call__(self, X):
+        return X @ self.weight
+
+
+def linear_weight(X: np.ndarray, num_outputs: int) -> np.ndarray:
+    """Return the fixed weight (D, P) from inputs like X (N, D) to P hidden units."""
+    num_inputs = X.shape[1]
+    if num_outputs >= num_inputs:
+        return np.eye(num_inputs, num_outputs)
+    centred = X - X.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)  # D x D, in ascending order of variance
+    return directions[:, ::-1][:, :num_outputs]

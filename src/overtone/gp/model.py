@@ -117,13 +117,7 @@ class DeepGP(eqx.Module):
 
 
 def elbo(
-    model: DeepGP,
-    key: PRNGKeyArray,
-    X: Float[Array, "N D"],
-    y: Float[Array, "N Q"],
-    *,
-    num_data: int | Float[Array, ""],
-    num_samples: int = 1,
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "N D"], y: Float[Array, "N Q"], *, num_data: Any, num_samples=1
 ) -> Float[Array, ""]:
     """Return an unbiased estimate of the evidence lower bound of `num_data` rows from a minibatch of N."""
     model = unwrap(model)

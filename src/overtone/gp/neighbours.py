@@ -64,7 +64,8 @@ def conditional(
     noise = (1 - share) * jnp.eye(near.shape[1], dtype=x.dtype)
     K = share * jnp.exp(-_root(between)) + noise
     k = share * jnp.exp(-_root(to_x))
-    solved = jax.lax.stop_gradient(_solve(K, jnp.stack([k, scores], axis=-1)))
+    fixed, right = jax.lax.stop_gradient((K, jnp.stack([k, scores], axis=-1)))
+    solved = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(fixed), True), right)
     w, a = solved[..., 0], solved[..., 1]
     mean = jax.lax.stop_gradient(jnp.sum(w * scores, axis=-1))
     change = jnp.sum(k * a, axis=-1) - jnp.einsum("bi,bij,bj->b", w, K, a)
@@ -74,9 +75,3 @@ def conditional(
 
 def _root(squares: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.where(squares < TINY, 0, jnp.sqrt(jnp.maximum(squares, TINY)))
-
-
-def _solve(K: Float[Array, "B K K"], right: Float[Array, "B K two"]) -> Float[Array, "B K two"]:
-    factor = jnp.linalg.cholesky(jax.lax.stop_gradient(K))
-    half = jax.lax.linalg.triangular_solve(factor, jax.lax.stop_gradient(right), left_side=True, lower=True)
-    return jax.lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.gp.features.base import AbstractInducingFeatures
 from overtone.gp.kernels import AbstractKernel, AbstractStationary, Linear, Sum
-from overtone.gp.layers import AbstractLayer, Layer, SumOfLayers
+from overtone.gp.layers import AbstractLayer, SumOfLayers
 from overtone.gp.model import DeepGP
 from overtone.numerics.linalg import Identity
 from overtone.numerics.params import unwrap
@@ -26,66 +26,44 @@ from overtone.numerics.params import unwrap
 WAVES, DRAWS_AT_ONCE = 2000, 8
 
 
-class RandomWaves(AbstractInducingFeatures):
-    """sqrt(2 variance / K) (cos(w x), sin(w x)), w from the spectral density: random Fourier features."""
+class RandomFunctions(AbstractInducingFeatures):
+    """Functions phi with E[phi(x)^T phi(y)] = k(x, y), for each part of a kernel that may be a sum.
 
-    frequencies: Float[Array, "half J"]
+    Of a stationary part they are random Fourier features, sqrt(variance / K) (cos(w x), sin(w x)) with K frequencies w
+    from the spectral density; a linear one has finitely many functions, sqrt(variance_d) (x_d - 1/2).
+    """
 
-    @property
-    def num_features(self):
-        return 2 * len(self.frequencies)
-
-    def Kuu(self, kernel):
-        return Identity(self.num_features)
-
-    def Kuf(self, kernel: Any, X):
-        phase = self.frequencies @ X.T
-        scale = jnp.sqrt(kernel.variance / len(self.frequencies))
-        return scale * jnp.concatenate([jnp.cos(phase), jnp.sin(phase)])
-
-
-class Lines(AbstractInducingFeatures):
-    """sqrt(variance_d) (x_d - 1/2), the finitely many functions of a linear kernel."""
-
+    frequencies: list[Float[Array, "K J"] | None]  # of each part, if it is stationary
     num_dims: int = eqx.field(static=True)
 
     @property
     def num_features(self):
-        return self.num_dims
-
-    def Kuu(self, kernel):
-        return Identity(self.num_dims)
-
-    def Kuf(self, kernel: Any, X):
-        return (jnp.sqrt(kernel.variance) * (X - 0.5)).T
-
-
-class SumOfBases(AbstractInducingFeatures):
-    """The functions of all parts of a sum of kernels."""
-
-    parts: tuple[AbstractInducingFeatures, ...]
-
-    @property
-    def num_features(self):
-        return sum(part.num_features for part in self.parts)
+        return sum(self.num_dims if w is None else 2 * len(w) for w in self.frequencies)
 
     def Kuu(self, kernel):
         return Identity(self.num_features)
 
-    def Kuf(self, kernel: Any, X):
-        return jnp.concatenate([part.Kuf(k, X) for part, k in zip(self.parts, kernel.parts, strict=True)])
+    def Kuf(self, kernel, X):
+        def of_part(part: Any, w: Array | None) -> Array:
+            if w is None:
+                return (jnp.sqrt(part.variance) * (X - 0.5)).T
+            return jnp.sqrt(part.variance / len(w)) * jnp.concatenate([jnp.cos(w @ X.T), jnp.sin(w @ X.T)])
+
+        return jnp.concatenate(list(map(of_part, _parts(kernel), self.frequencies)))
 
 
-def random_basis(kernel: AbstractKernel, key: PRNGKeyArray, num_dims: int) -> AbstractInducingFeatures:
-    """Return functions phi with E[phi(x)^T phi(y)] = k(x, y)."""
-    if isinstance(kernel, AbstractStationary):
-        return RandomWaves(kernel.frequencies(key, (WAVES, num_dims)))
-    if isinstance(kernel, Linear):
-        return Lines(num_dims)
-    if isinstance(kernel, Sum):
-        keys = jax.random.split(key, len(kernel.parts))
-        return SumOfBases(tuple(random_basis(part, k, num_dims) for part, k in zip(kernel.parts, keys, strict=True)))
-    raise TypeError(f"functions of a {type(kernel).__name__} kernel need features that have finer ones.")
+def random_functions(kernel: AbstractKernel, key: PRNGKeyArray, num_dims: int) -> RandomFunctions:
+    """Return functions for draws from the prior of a kernel."""
+    parts = _parts(kernel)
+    if unknown := [part for part in parts if not isinstance(part, AbstractStationary | Linear)]:
+        raise TypeError(f"functions of a {type(unknown[0]).__name__} kernel need features that have finer ones.")
+    pairs = zip(parts, jax.random.split(key, len(parts)), strict=True)
+    waves = [k.frequencies(key, (WAVES, num_dims)) if isinstance(k, AbstractStationary) else None for k, key in pairs]
+    return RandomFunctions(waves, num_dims)
+
+
+def _parts(kernel: AbstractKernel) -> list[AbstractKernel]:
+    return [part for each in kernel.parts for part in _parts(each)] if isinstance(kernel, Sum) else [kernel]
 
 
 class LayerPath(eqx.Module):
@@ -127,15 +105,12 @@ def draw_path(layer: AbstractLayer, key: PRNGKeyArray, prior: bool) -> LayerPath
     if isinstance(layer, SumOfLayers):
         keys = jax.random.split(key, len(layer.parts))
         return SumOfPaths(tuple(draw_path(part, k, prior) for part, k in zip(layer.parts, keys, strict=True)))
-    return _draw_path(layer.main, key, prior)
-
-
-def _draw_path(layer: Layer, key: PRNGKeyArray, prior: bool) -> LayerPath:
+    layer = layer.main
     basis_key, v_key, w_key, row_key = jax.random.split(key, 4)
     features, kernel, num_outputs = layer.features, layer.kernel, layer.num_outputs
     basis = finer = features.finer()
     if basis is None:
-        basis = random_basis(kernel, basis_key, features.functionals(lambda X: X.T).shape[1])
+        basis = random_functions(kernel, basis_key, features.functionals(lambda X: X.T).shape[1])
     w = jax.random.normal(w_key, (num_outputs, basis.num_features), layer.q.mean.dtype)
     if finer is not None:
         of_w = features.from_finer(kernel, finer, w)

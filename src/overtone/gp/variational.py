@@ -74,21 +74,8 @@ class Full(AbstractGaussian):
 
     @property
     def factor(self):
-        return _below_diagonal(self.unit)
-
-
-@jax.custom_vjp
-def _below_diagonal(unit: Float[Array, "B M P M"]) -> Float[Array, "B M P M"]:
-    """Return the matrices as they are, with a gradient strictly below the diagonal only."""
-    return unit
-
-
-def _strictly_lower(_, gradient):
-    row, column = np.arange(gradient.shape[1])[:, None, None], np.arange(gradient.shape[-1])
-    return (jnp.where(row > column, gradient, 0),)
-
-
-_below_diagonal.defvjp(lambda unit: (unit, None), _strictly_lower)
+        row, column = np.arange(self.unit.shape[1])[:, None, None], np.arange(self.unit.shape[-1])
+        return jnp.where(row > column, self.unit, jax.lax.stop_gradient(self.unit))
 
 
 class Joint:

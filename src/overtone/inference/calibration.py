@@ -69,11 +69,7 @@ def with_layer_noise(model: DeepGP, noise: float) -> DeepGP:
 
 @quickly_compiled
 def held_out_densities(
-    model: DeepGP,
-    key: PRNGKeyArray,
-    X: Float[Array, "K N D"],
-    y: Float[Array, "K N P"],
-    weights: Float[Array, "K N"],
+    model: DeepGP, key: PRNGKeyArray, X: Float[Array, "K N D"], y: Float[Array, "K N P"], weights: Float[Array, "K N"]
 ) -> Float[Array, "K N"]:
     """Return the log density of the rows of each part, where the output layer knows the other parts alone."""
     num_draws = max(1, SUM_ROWS // weights.size)

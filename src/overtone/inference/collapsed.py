@@ -18,8 +18,13 @@ from jaxtyping import Array, Float
 from overtone.gp.likelihoods import Gaussian
 from overtone.gp.model import DeepGP
 from overtone.inference.objective import AbstractObjective, KLWeights, Progress
-from overtone.inference.output_layer import optimum, sums_over_rows, with_output_from_rows, without_output
-from overtone.inference.sites import reference_noise
+from overtone.inference.output_layer import (
+    optimum,
+    reference_noise,
+    sums_over_rows,
+    with_output_from_rows,
+    without_output,
+)
 from overtone.numerics.linalg import one_by_one
 from overtone.numerics.params import unwrap
 

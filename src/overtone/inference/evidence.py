@@ -16,8 +16,7 @@ from jaxtyping import Array, Float
 from overtone.gp.likelihoods import FlexibleNoise, Gaussian
 from overtone.gp.model import DeepGP
 from overtone.inference.objective import AbstractObjective, Progress
-from overtone.inference.output_layer import with_output_from_rows, without_output
-from overtone.inference.sites import reference_noise
+from overtone.inference.output_layer import reference_noise, with_output_from_rows, without_output
 from overtone.numerics.linalg import one_by_one
 from overtone.numerics.params import AbstractWrapper, Fixed, Positive, is_wrapper, unwrap
 

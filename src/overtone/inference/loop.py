@@ -16,12 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from overtone.inference.batches import Batches
 from overtone.inference.objective import AbstractObjective, Rows
-from overtone.inference.packing import Packing
-from overtone.numerics.compiling import compiled, one_blas_thread
+from overtone.numerics.compiling import jitted, one_blas_thread
 from overtone.numerics.params import trainable
 
 CHUNK_STEPS = 100  # in a turn, at most
@@ -65,17 +63,15 @@ def fit(
     batch_size: int | None = None,
     callbacks: Sequence[Any] = (),
     finish: bool = True,
-    elementwise: bool = False,
 ) -> Fitted:
     """Maximise an objective over rows (X, y) by `steps` steps of an optimiser, and finish the model in closed form.
 
     Batches have `batch_size` rows, or all of them. The optimiser is told `step`, `steps` and `factor` as extra
-    arguments, and whatever line searches need; nothing is multiplied in besides. `elementwise` says that it treats
-    every number by itself, which makes the loop quicker to compile. With `finish=False` the model is left as the steps
-    made it.
+    arguments, and whatever line searches need; nothing is multiplied in besides. With `finish=False` the model is left
+    as the steps made it.
     """
     with jax.enable_x64(True), one_blas_thread():  # only for what asks for it: models and rows keep their own precision
-        training = Training(model, objective, data, key, optim, steps, batch_size, callbacks, elementwise)
+        training = Training(model, objective, data, key, optim, steps, batch_size, callbacks)
         for callback in callbacks:
             callback.start(training)
         while training.goes_on:
@@ -110,14 +106,14 @@ class Training:
     that the optimiser is told, and `message`, which ends the training.
     """
 
-    def __init__(self, model, objective, data, key, optim, steps, batch_size, callbacks, elementwise):
+    def __init__(self, model, objective, data, key, optim, steps, batch_size, callbacks):
         self.began, self.objective, self.key, self.callbacks = perf_counter(), objective, key, callbacks
         self.data = rows_of(model, data)
         model, first_state = objective.init(model, self.data)
         params, self.static = eqx.partition(model, trainable(model))
-        self.packing, self.optim = Packing(params, elementwise), _with_extra_args(optim)
-        packed = self.packing.pack(params)
-        self.state = packed, jax.jit(self.optim.init)(packed), first_state
+        params = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)), params)  # not weakly typed, in any turn
+        self.optim = _with_extra_args(optim)
+        self.state = params, jax.jit(self.optim.init)(params), first_state
         self.good = self.state  # the last one that is known to have a finite loss
         size = len(self.data.X) if objective.full_batch or batch_size is None else batch_size
         self.batches = Batches(*self.data, batch_size=size, seed=int(jax.random.key_data(key)[-1]))
@@ -135,7 +131,7 @@ class Training:
     @property
     def model(self) -> Any:
         """The model of this moment or, at the end, the one that a callback has kept."""
-        return self.kept[0] if self.kept else eqx.combine(self.packing.unpacked(self.state[0]), self.static)
+        return self.kept[0] if self.kept else eqx.combine(self.state[0], self.static)
 
     @property
     def objective_state(self) -> Any:
@@ -150,9 +146,8 @@ class Training:
         # Arrays, not Python numbers: those would be constants of the compiled loop.
         span = np.asarray([self.step, self.step + count, self.steps])
         told = jax.device_put((span, np.asarray(self.factor), np.full(self.chunk, np.nan)))
-        given = self.static, self.objective, self.optim, self.packing
-        batches = self.batches.take(self.step, self.chunk)
-        state, losses, finite = compiled(_run)(self.state, *given, self.key, *told, batches)
+        given = self.state, self.static, self.objective, self.optim, self.key
+        state, losses, finite = jitted(_run)(*given, *told, self.batches.take(self.step, self.chunk))
         losses = np.asarray(losses)
         self.diverged = not (np.isfinite(losses[0]) if probe else finite)
         if not probe:
@@ -181,18 +176,7 @@ class Training:
         return History(losses[np.isfinite(losses)], perf_counter() - self.began, self.scores, self.message)
 
 
-def _run(
-    state: Any,
-    static: Any,
-    objective: AbstractObjective,
-    optim: optax.GradientTransformationExtraArgs,
-    packing: Packing,
-    key: PRNGKeyArray,
-    span: Array,
-    factor: Array,
-    losses: Array,
-    batches: tuple[Any, ...],
-) -> tuple[Any, Array, Array]:
+def _run(state, static, objective: AbstractObjective, optim: Any, key, span, factor, losses, batches):
     """Do the steps from span[0] up to span[1], of span[2] in all, one for each stacked batch (or all with one).
 
     A gradient that is not finite shows in the next loss and, at the end, in the parameters.
@@ -201,22 +185,22 @@ def _run(
     value_and_gradient = eqx.filter_value_and_grad(objective.loss, has_aux=True)
 
     def one_step(carried):
-        i, losses, (packed, optim_state, objective_state), _ = carried
+        i, losses, (params, optim_state, objective_state), _ = carried
         batch = Rows(*(jax.lax.dynamic_index_in_dim(part, i, keepdims=False) for part in batches))
         told_state = objective.told(objective_state, steps.astype(jnp.int32))
         given = told_state, jax.random.fold_in(key, first + i), batch
-        model = eqx.combine(packing.unpack(packed), static)
+        model = eqx.combine(params, static)
         (value, objective_state), gradient = value_and_gradient(model, *given)
-        gradient = packing.pack(eqx.filter(gradient, trainable(model)))
+        gradient = eqx.filter(gradient, trainable(model))
         told = {"step": first + i, "steps": steps, "factor": factor, "value": value, "grad": gradient}
 
-        def value_fn(packed, step=None, steps=None, factor=None):  # Optax tells it all that it does not need itself
-            return objective.loss(eqx.combine(packing.unpack(packed), static), *given)[0]
+        def value_fn(params, step=None, steps=None, factor=None):  # Optax tells it all that it does not need itself
+            return objective.loss(eqx.combine(params, static), *given)[0]
 
-        updates, optim_state = optim.update(gradient, optim_state, packed, **told, value_fn=value_fn)
+        updates, optim_state = optim.update(gradient, optim_state, params, **told, value_fn=value_fn)
         finite = jnp.isfinite(value)
         losses = losses.at[i].set(jnp.where(finite, value, jnp.nan).astype(losses.dtype))
-        return i + 1, losses, (optax.apply_updates(packed, updates), optim_state, objective_state), finite
+        return i + 1, losses, (optax.apply_updates(params, updates), optim_state, objective_state), finite
 
     def goes_on(carried):
         i, _, _, finite = carried
@@ -225,3 +209,29 @@ def _run(
     start = jnp.zeros_like(first), losses, state, jnp.asarray(True)
     _, losses, state, finite = jax.lax.while_loop(goes_on, one_step, start)
     return state, losses, finite & jnp.isfinite(sum(jnp.sum(jnp.abs(part)) for part in jax.tree.leaves(state[0])))
+
+
+class Batches:
+    """Minibatches without replacement: one seeded permutation of the rows after the other.
+
+    The batch of a step is a function of the seed and the step alone, so a run that resumes at any step
+    sees the same batches. A batch size of all the rows or more gives the whole data every time, in order.
+    """
+
+    def __init__(self, *arrays: np.ndarray, batch_size: int, seed: int):
+        self.arrays = arrays
+        self.num_data = len(arrays[0])
+        self.batch_size = min(batch_size, self.num_data)
+        self.seed = seed
+
+    def take(self, first: int, num: int) -> tuple[np.ndarray, ...]:
+        """The batches of steps first, ..., first + num - 1, stacked along a new leading axis, or one for them all."""
+        if self.batch_size == self.num_data:
+            return tuple(a[None] for a in self.arrays)
+        position = np.arange(first * self.batch_size, (first + num) * self.batch_size)
+        epoch, index = np.divmod(position, self.num_data)
+        rows = np.empty_like(position)
+        for e in range(epoch[0], epoch[-1] + 1):
+            order = np.random.default_rng([self.seed, e]).permutation(self.num_data)
+            rows[epoch == e] = order[index[epoch == e]]
+        return tuple(a[rows].reshape(num, self.batch_size, *a.shape[1:]) for a in self.arrays)

@@ -1,7 +1,7 @@
 """The output layer by natural gradients, for minibatches and any likelihood.
 
-The best q(v) depends on the data through two sums over sites (see `overtone.inference.sites`). A minibatch estimates
-both; a natural-gradient step of size rho on q moves their running averages by rho towards the estimate (Khan
+The best q(v) depends on the data through two sums over sites (see `overtone.inference.output_layer`). A minibatch
+estimates both; a natural-gradient step of size rho on q moves their running averages by rho towards the estimate (Khan
 and Lin 2017), and
     q(v) = N(S c, S),   S = (I + gram / noise)^-1,   c = projected / noise
 follows, where both sums are in units of the usual noise, so that q is right for the noise of the moment.
@@ -17,8 +17,14 @@ from jaxtyping import Array, Float, Int
 from overtone.gp.likelihoods.base import expected_log_prob
 from overtone.gp.model import DeepGP
 from overtone.inference.objective import MANY_STEPS, AbstractObjective, KLWeights, Rows
-from overtone.inference.output_layer import optimum, with_output, with_output_from_rows, without_output
-from overtone.inference.sites import reference_noise, sites
+from overtone.inference.output_layer import (
+    optimum,
+    reference_noise,
+    sites,
+    with_output,
+    with_output_from_rows,
+    without_output,
+)
 from overtone.numerics.linalg import one_by_one
 from overtone.numerics.params import unwrap
 
@@ -121,20 +127,7 @@ def _refreshed(memory: OutputMemory, noise: Float[Array, " P"], every: int) -> O
     return jax.lax.cond(due, refresh, lambda memory, _: memory, memory, noise)
 
 
-@jax.custom_vjp
 def _spread(S: Float[Array, "P M M"], A: Float[Array, "M N"]) -> Float[Array, "P N"]:
-    """Return A^T S A for each column of A, for symmetric S that need no gradient."""
-    return _spread_forward(S, A)[0]
-
-
-def _spread_forward(S, A):
-    SA = S @ A
-    return jnp.sum(A * SA, axis=1), (S, SA)
-
-
-def _spread_backward(saved, gradient):
-    S, SA = saved
-    return jnp.zeros_like(S), 2 * jnp.sum(gradient[:, None] * SA, axis=0)
-
-
-_spread.defvjp(_spread_forward, _spread_backward)
+    """Return A^T S A for each column of A, for symmetric S that need no gradient; that by A is 2 S A."""
+    fixed_A, SA = jax.lax.stop_gradient((A, S @ A))
+    return jnp.sum((2 * A - fixed_A) * SA, axis=1)

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from overtone.gp.neighbours import NeighbourGP, conditional, mixed
 from overtone.gp.predictive.mixture import Mixture
-from overtone.numerics.compiling import one_blas_thread, well_compiled
+from overtone.numerics.compiling import compiled, one_blas_thread
 
 NUM_NEIGHBOURS = 32
 MAX_SCORE = 5.0  # farther outliers say no more to their neighbours
@@ -104,7 +104,7 @@ def _others(near: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return near[~own].reshape(len(rows), -1)
 
 
-@well_compiled
+@compiled
 def _improved(metric: Any, state: Any, x, scores, near, near_scores):
     """Return the metric and the optimiser's state after one step."""
 
@@ -141,7 +141,7 @@ def said_by_neighbours(process: NeighbourGP, X: np.ndarray, search: Search | Non
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
-@well_compiled
+@compiled
 def _said(process: NeighbourGP, x, near, near_scores):
     lengthscales = process.lengthscales
     return process.trusted(*conditional(process.share, x / lengthscales, near / lengthscales, near_scores))

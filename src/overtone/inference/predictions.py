@@ -7,6 +7,7 @@ Programs run on chunks of one size, so that memory is bounded, and nothing is co
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -18,14 +19,11 @@ from overtone.gp import model as deep
 from overtone.gp.model import DeepGP, columns
 from overtone.gp.neighbours import mixed
 from overtone.gp.pathwise import draw_paths, follow
-from overtone.gp.predictive.corrected import Corrected, change_of_density
-from overtone.numerics.compiling import one_blas_thread, quickly_compiled, well_compiled
+from overtone.gp.predictive.mixture import Corrected, change_of_density
+from overtone.numerics.compiling import compiled, one_blas_thread, quickly_compiled
 from overtone.numerics.params import unwrap
 
-CHUNK_ROWS, CHUNK_PRODUCTS = (
-    256,
-    4096,
-)  # rows, and rows times draws, at most: more do not fit into the processor's cache
+CHUNK_ROWS, CHUNK_PRODUCTS = 256, 4096  # rows, and rows times draws, that fit into the processor's cache
 
 
 def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int | None = None, offset: Any = 0.0) -> Any:
@@ -38,7 +36,8 @@ def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int | None
         X = np.asarray(X, dtype_of(model))
         offset = np.broadcast_to(np.asarray(offset, X.dtype), (len(X), 1))
         draws = num_samples or usual_draws(model)
-        rows = over_rows(lambda *chunk: _predict(model, key, draws, *chunk), X, offset, draws=draws)
+        program = partial(compiled(deep.predict), model, key, num_samples=draws)
+        rows = over_rows(lambda X, offset: program(X, offset=offset), X, offset, draws=draws)
         return jax.tree.map(lambda leaf: jax.device_put(leaf.astype(X.dtype)), rows)
 
 
@@ -49,11 +48,6 @@ def usual_draws(model: DeepGP) -> int:
     """
     width = sum(model.hidden_widths)
     return 1 if width == 0 else 64 if width < 8 else max(32, 2 * width)
-
-
-@well_compiled
-def _predict(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset):
-    return deep.predict(model, key, X, num_samples=num_samples, offset=offset)
 
 
 def elbo(model: DeepGP, data: tuple[Any, Any], *, key: PRNGKeyArray, num_samples: int = 64) -> float:
@@ -127,27 +121,27 @@ def _distribution(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset,
     return Corrected(distribution, mixed(*correction)) if correction else distribution
 
 
-@well_compiled
+@compiled
 def moments(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, offset, *correction):
     """Return mean and standard deviation of y."""
     distribution = _distribution(model, key, num_samples, X, offset, *correction)
     return distribution.moments() if correction else (distribution.mean(), distribution.std())
 
 
-@well_compiled
+@compiled
 def quantiles(model: DeepGP, key: PRNGKeyArray, num_samples: int, levels, X, offset, *correction):
     """Return quantiles of y, of shape (levels, N, P)."""
     distribution = _distribution(model, key, num_samples, X, offset, *correction)
     return (jax.vmap(distribution.quantile)(levels),)
 
 
-@well_compiled
+@compiled
 def probabilities(model: DeepGP, key: PRNGKeyArray, num_samples: int, X):
     """Return the probability of each class."""
     return (deep.predict(model, key, X, num_samples=num_samples).mean(),)
 
 
-@well_compiled
+@compiled
 def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, *correction):
     """Return log p(y) for each row and output."""
     density = deep.log_density(model, key, X, y, num_samples=num_samples)
@@ -157,13 +151,13 @@ def log_density(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, *corre
     return (density,)
 
 
-@well_compiled
+@compiled
 def scores_of_rows(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y):
     """Return the normal score of each target, a number."""
     return (_distribution(model, key, num_samples, X, 0.0).score(y),)
 
 
-@well_compiled
+@compiled
 def scores(model: DeepGP, key: PRNGKeyArray, num_samples: int, X, y, offset, *correction):
     """Return the mean, log p(y), P(Y < y) and the continuous ranked probability score for each row and output."""
     distribution = _distribution(model, key, num_samples, X, offset, *correction)

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from overtone.inference.loop import Fitted, History, rows_of
 from overtone.inference.objective import AbstractObjective
-from overtone.numerics.compiling import compiled, one_blas_thread
+from overtone.numerics.compiling import jitted, one_blas_thread
 from overtone.numerics.params import trainable
 
 NO_VALUE = 1e10  # of the loss where it is not finite: SciPy's line search steps back from it
@@ -41,7 +41,7 @@ def fit_quasi_newton(
         start, unravel = ravel_pytree(params)
 
         def loss(vector: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = compiled(_value_and_gradient)(
+            value, gradient = jitted(_value_and_gradient)(
                 vector.astype(start.dtype), unravel, static, objective, state, key, rows
             )
             losses.append(float(value))

@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,25 @@ log = logging.getLogger("overtone")
 
 # Settings that measured better on a CPU: XLA's older code generator for fused elementwise loops (steps of small models
 # take two thirds of the time, and compilation three quarters), and its library for matrix products alone, not for sums.
-OPTIONS = {
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT",
-}
+OPTIONS = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT"}
 # For programs that run a few times only: compiled in a third of the time, a quarter slower.
 QUICK_OPTIONS = {**OPTIONS, "xla_backend_optimization_level": 1}
 
 
 @lru_cache(maxsize=128)
 def compiled(function: Callable, quickly: bool = False) -> Callable:
-    """Return `equinox.filter_jit(function)` for a program that runs for long, or a few times only.
+    """Return a function that is compiled when it is first called: well, or quickly if it runs a few times only."""
+    return wraps(function)(lambda *arguments, **named: jitted(function, quickly)(*arguments, **named))
 
-    It has those of the settings that this version of JAX knows. With OVERTONE_OPTIMISE=0 nothing is optimised, which
-    compiles in half the time: for tests.
+
+quickly_compiled = partial(compiled, quickly=True)
+
+
+@lru_cache(maxsize=128)
+def jitted(function: Callable, quickly: bool = False) -> Callable:
+    """Return `equinox.filter_jit(function)` with those of the settings that this version of JAX knows.
+
+    With OVERTONE_OPTIMISE=0 nothing is optimised, which compiles in half the time: for tests.
     """
     options: dict[str, Any] = QUICK_OPTIONS if quickly else OPTIONS
     if os.environ.get("OVERTONE_OPTIMISE") == "0":
@@ -38,18 +43,6 @@ def compiled(function: Callable, quickly: bool = False) -> Callable:
     on_cpu, jit = jax.default_backend() == "cpu", eqx.filter_jit
     known = {name: value for name, value in options.items() if on_cpu and _is_known(name, value)}
     return jit(function, compiler_options=known)  # type: ignore[call-overload]
-
-
-@lru_cache(maxsize=64)
-def quickly_compiled(function: Callable) -> Callable:
-    """Return the same for a program whose compilation takes longer than its run; usable as a decorator."""
-    return wraps(function)(lambda *arguments, **named: compiled(function, quickly=True)(*arguments, **named))
-
-
-@lru_cache(maxsize=64)
-def well_compiled(function: Callable) -> Callable:
-    """Return the same for a program that may run for long; usable as a decorator."""
-    return wraps(function)(lambda *arguments, **named: compiled(function)(*arguments, **named))
 
 
 @lru_cache(maxsize=64)

@@ -66,33 +66,16 @@ def quadratic_forms(
     squares: the coefficients of its quadratic form in phi, which multiplies all rows but the first and last `first`;
     crossed: its product with readout^T.
 
-    U is lower triangular, and the gradient is that of its lower part alone. The derivatives by amplitude and weights
-    are by-products of that by U, since both only scale U.
+    U is lower triangular, and the gradient is that of its lower part alone. Amplitude and weights only scale U, so that
+    their derivatives are by-products of that by U: they are taken of factors of 1.
     """
     readout, inner = readout.astype(U.dtype), slice(first, len(U) - first)
     squares_of = _squares_by_fft if len(U[inner]) // 2 >= FFT_FREQUENCIES else _squares_by_products
-
-    @jax.custom_vjp
-    def forms(amplitude, weights, U):
-        return forward(amplitude, weights, U)[0]
-
-    def forward(amplitude, weights, U):
-        def of_factor(U):
-            z = jnp.tensordot(readout * amplitude, U, 1)
-            crossed = amplitude[:, None, None] * jnp.einsum("kpr,ipr->kpi", U, weights * z)
-            return squares_of(amplitude[inner], weights, U[inner], first), crossed
-
-        result, transposed = jax.vjp(of_factor, U)
-        return result, (amplitude, weights, U, transposed)
-
-    def backward(saved, gradient):
-        amplitude, weights, U, transposed = saved
-        (by_U,) = transposed(gradient)
-        by_weights = jnp.einsum("kpr,kpr->pr", by_U, U) / (2 * weights)
-        return jnp.einsum("kpr,kpr->k", by_U, U) / amplitude, by_weights, by_U
-
-    forms.defvjp(forward, backward)
-    return forms(amplitude, weights, U)
+    fixed, fixed_weights = jax.lax.stop_gradient((amplitude, weights))
+    U = U * (amplitude / fixed)[:, None, None] * jnp.sqrt(weights / fixed_weights)
+    z = jnp.tensordot(readout * fixed, U, 1)
+    crossed = fixed[:, None, None] * jnp.einsum("kpr,ipr->kpi", U, fixed_weights * z)
+    return squares_of(fixed[inner], fixed_weights, U[inner], first), crossed
 
 
 def _squares_by_products(amplitude, weights, U: Float[Array, "M2 P K"], first: int) -> Float[Array, "P M4"]:
@@ -136,24 +119,11 @@ def _squares_by_fft(amplitude, weights, U: Float[Array, "M2 P K"], _) -> Float[A
     return jnp.concatenate([sums.real[:, :1], 2 * sums.real[:, 1:], -2 * sums.imag[:, 1:]], axis=-1) / points
 
 
-@jax.custom_vjp
 def quadratic(form: Float[Array, "R e e"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
-    """Return e^T form e for symmetric forms of few rows, at each column of e."""
-    return _quadratic_forward(form, e)[0]
-
-
-def _quadratic_forward(form, e):
-    applied = (form.reshape(-1, len(e)) @ e).reshape(len(form), *e.shape)
-    return inner(applied, e), (applied, e)
-
-
-def _quadratic_backward(saved, gradient):
-    applied, e = saved
-    by_form = ((gradient[:, None] * e).reshape(-1, e.shape[1]) @ e.T).reshape(len(gradient), len(e), len(e))
-    return by_form, 2 * sum(gradient[i] * applied[i] for i in range(len(gradient)))
-
-
-quadratic.defvjp(_quadratic_forward, _quadratic_backward)
+    """Return e^T form e for symmetric forms of few rows, at each column of e; its derivative by e is 2 form e."""
+    fixed = jax.lax.stop_gradient(e)
+    applied = (form.reshape(-1, len(e)) @ fixed).reshape(len(form), *e.shape)
+    return inner(applied, 2 * e - fixed)
 
 
 @jax.custom_vjp

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 CHUNK_ROWS = 1024  # points whose sinusoids are in memory at a time, for sums over all points
@@ -26,47 +25,38 @@ def degree(coefficients: Array, axis: int = -1) -> int:
 
 @jax.custom_vjp
 def evaluate(
-    high: Float[Array, "R M4"], low: tuple[Float[Array, "_ M2"], ...], t: Float[Array, " N"]
-) -> tuple[Float[Array, "R N"], tuple[Float[Array, "_ N"], ...]]:
-    """Return the values at t of one stack of polynomials of degree 2M and of further stacks of degree M."""
-    return _values_and_slopes(harmonics(t, degree(low[0])), high, low, with_slopes=False)[0]
+    high: Float[Array, "R M4"], low: Float[Array, "Q M2"], t: Float[Array, " N"]
+) -> tuple[Float[Array, "R N"], Float[Array, "Q N"]]:
+    """Return the values at t of polynomials of degree 2M, and of others of degree M."""
+    return _values(harmonics(t, degree(low)), high, low)
 
 
-def _values_and_slopes(tables, high, low, with_slopes: bool):
-    """Return the values of all stacks, and a list of their derivatives, which is empty without slopes."""
+def _values(tables, high, low):
+    """Return the values of polynomials from tables of sinusoids; those above M are for degree 2M alone."""
     below, above = tables
-    # d/dt (C cos(k t) + S sin(k t)) ~ k S cos(k t) - k C sin(k t): derivatives need no sinusoids of their own.
-    stacks = [high, *low]
-    rows = [_interleaved(stack) for stack in stacks]
-    if with_slopes:
-        rows += [_interleaved(stack, derivative=True) for stack in stacks]
-    sizes = np.cumsum([len(row) for row in rows])[:-1]
-    values = jnp.split(jnp.concatenate([_fit(row, len(below)) for row in rows]) @ below, sizes)
-    # The harmonics above M are for the polynomials of degree 2M, the first of the stacks.
-    highest = [_fit(row[:, len(below) :], len(above)) for row in rows[:: len(stacks)]]
-    beyond = jnp.split(jnp.concatenate(highest) @ above, len(highest))
-    for i, more in enumerate(beyond):
-        values[i * len(stacks)] += more
-    slopes = values[len(stacks) :]
-    values = [value + stack[:, :1] for value, stack in zip(values, stacks, strict=False)]
-    return (values[0], tuple(values[1:])), slopes
+    rows = jnp.concatenate([_fit(_interleaved(stack), len(below)) for stack in (high, low)])
+    values = rows @ below + jnp.concatenate([high[:, :1], low[:, :1]])
+    return values[: len(high)] + _fit(_interleaved(high)[:, len(below) :], len(above)) @ above, values[len(high) :]
+
+
+def _values_and_slopes(tables, high, low):
+    """Return values, and those of the derivatives: further polynomials, which need no sinusoids of their own."""
+    both = _values(tables, *(jnp.concatenate([stack, _derivative(stack)]) for stack in (high, low)))
+    return tuple(zip(*(jnp.split(stack, 2) for stack in both), strict=True))
 
 
 def _forward(high, low, t):
-    with_slopes = t.perturbed  # points that are fixed need no derivatives
-    high, low, t = jax.tree.map(lambda leaf: leaf.value, (high, low, t), is_leaf=lambda leaf: hasattr(leaf, "value"))
-    tables = harmonics(t, degree(low[0]))
-    values, slopes = _values_and_slopes(tables, high, low, with_slopes)
-    return values, (tables, slopes, high[:0])  # an array without rows, whose shape tells the degree
+    tables = harmonics(t.value, degree(low.value))
+    given = tables, high.value, low.value
+    values, slopes = _values_and_slopes(*given) if t.perturbed else (_values(*given), None)  # None for fixed points
+    return values, (tables, slopes, low.value[:0])  # an array without rows, whose shape tells the degree
 
 
 def _backward(saved, gradient):
-    tables, slopes, high = saved
-    by_high, by_low = jax.tree.map(_array, gradient, is_leaf=lambda leaf: isinstance(leaf, SymbolicZero))
-    by_t = jnp.zeros(tables[0].shape[1:], tables[0].dtype)
-    for stack, slope in zip([by_high, *by_low], slopes, strict=False):
-        by_t += jnp.sum(stack * slope, axis=0)
-    return *_sums(tables, by_high, by_low, degree(high) // 2), by_t
+    tables, slopes, num = *saved[:2], degree(saved[2])
+    high, low = (g if isinstance(g, jax.Array) else jnp.zeros(g.shape, g.dtype) for g in gradient)  # symbolic zeros
+    by_t = jnp.zeros(tables[0].shape[1:], tables[0].dtype) if slopes is None else _inner((high, low), slopes)
+    return *_sums(tables, high, low, num), by_t
 
 
 evaluate.defvjp(_forward, _backward, symbolic_zeros=True)
@@ -74,8 +64,8 @@ evaluate.defvjp(_forward, _backward, symbolic_zeros=True)
 
 @partial(jax.custom_vjp, nondiff_argnums=(3,))
 def sums(
-    high: Float[Array, "R N"], low: tuple[Float[Array, "_ N"], ...], t: Float[Array, " N"], num: int
-) -> tuple[Float[Array, "R M4"], tuple[Float[Array, "_ M2"], ...]]:
+    high: Float[Array, "R N"], low: Float[Array, "Q N"], t: Float[Array, " N"], num: int
+) -> tuple[Float[Array, "R M4"], Float[Array, "Q M2"]]:
     """Return weighted sums of phi(t) over the points, up to degree 2M for the weights `high`, up to M for `low`."""
     return _sums(harmonics(t, num), high, low, num)
 
@@ -83,21 +73,13 @@ def sums(
 def _sums(tables, high, low, num: int):
     """Return `sums` from tables of sinusoids."""
     below, above = tables
-    stacks = [high, *low]
-    weights = jnp.concatenate(stacks)
+    weights = jnp.concatenate([high, low])
     constants = jnp.sum(weights, axis=-1)
     # The larger factor comes first, and the result is transposed at the very end.
-    upper = jnp.pad(above @ high.T, ((0, 0), (0, len(weights) - len(high))))
+    upper = jnp.pad(above @ high.T, ((0, 0), (0, len(low))))
     waves = jnp.concatenate([below @ weights.T, upper]).reshape(-1, 2, len(weights))
     sums_to_2M, sums_to_M = (jnp.concatenate([constants[None], waves[:k, 0], waves[:k, 1]]).T for k in (2 * num, num))
-    sizes = np.cumsum([len(stack) for stack in stacks])
-    return sums_to_2M[: sizes[0]], tuple(jnp.split(sums_to_M[sizes[0] :], sizes[1:-1] - sizes[0]))
-
-
-def _sums_backward(num, saved, gradient):
-    tables, high, low = saved
-    values, slopes = _values_and_slopes(tables, *gradient, with_slopes=True)
-    return *values, sum(jnp.sum(stack * slope, axis=0) for stack, slope in zip([high, *low], slopes, strict=True))
+    return sums_to_2M[: len(high)], sums_to_M[len(high) :]
 
 
 def _sums_forward(high, low, t, num):
@@ -105,7 +87,19 @@ def _sums_forward(high, low, t, num):
     return _sums(tables, high, low, num), (tables, high, low)
 
 
+def _sums_backward(num, saved, gradient):
+    tables, *weights = saved
+    values, slopes = _values_and_slopes(tables, *gradient)
+    return *values, _inner(weights, slopes)
+
+
 sums.defvjp(_sums_forward, _sums_backward)
+
+
+def _inner(stacks, slopes) -> Float[Array, " N"]:
+    """Return the derivative by t, given those by the values of both stacks."""
+    by_high, by_low = (jnp.sum(stack * slope, axis=0) for stack, slope in zip(stacks, slopes, strict=True))
+    return by_high + by_low
 
 
 def sum_over_chunks(of_rows: Callable, *arrays: Float[Array, "N ..."]) -> Any:
@@ -123,14 +117,17 @@ def sum_over_chunks(of_rows: Callable, *arrays: Float[Array, "N ..."]) -> Any:
     return jax.tree.map(lambda a: jnp.sum(a, axis=0), chunk_sums)
 
 
-def _interleaved(coefficients: Float[Array, "R M2"], derivative: bool = False) -> Float[Array, "R K2"]:
+def _interleaved(coefficients: Float[Array, "R M2"]) -> Float[Array, "R K2"]:
     """Return the coefficients without the constant, a cosine and its sine in turn, like the rows of the tables."""
-    num = degree(coefficients)
-    cosines, sines = coefficients[:, 1 : num + 1], coefficients[:, num + 1 :]
-    if derivative:
-        k = 2 * np.pi * np.arange(1, num + 1).astype(coefficients.dtype)
-        cosines, sines = k * sines, -k * cosines
-    return jnp.stack([cosines, sines], axis=-1).reshape(len(coefficients), 2 * num)
+    _, cosines, sines = jnp.split(coefficients, [1, degree(coefficients) + 1], axis=1)
+    return jnp.stack([cosines, sines], axis=-1).reshape(len(coefficients), -1)
+
+
+def _derivative(coefficients: Float[Array, "R M2"]) -> Float[Array, "R M2"]:
+    """d/dt (C cos(k t) + S sin(k t)) = 2 pi k (S cos(k t) - C sin(k t))."""
+    constant, cosines, sines = jnp.split(coefficients, [1, degree(coefficients) + 1], axis=1)
+    k = 2 * np.pi * np.arange(1, degree(coefficients) + 1).astype(coefficients.dtype)
+    return jnp.concatenate([0 * constant, k * sines, -k * cosines], axis=1)
 
 
 def _fit(rows: Float[Array, "R K"], width: int) -> Float[Array, "R width"]:
@@ -138,20 +135,15 @@ def _fit(rows: Float[Array, "R K"], width: int) -> Float[Array, "R width"]:
     return jnp.pad(rows[:, :width], ((0, 0), (0, max(0, width - rows.shape[1]))))
 
 
-def _array(gradient: Any) -> Array:
-    """Return a gradient as an array, also if it is a symbolic zero."""
-    return gradient if isinstance(gradient, jax.Array) else jnp.zeros(gradient.shape, gradient.dtype)
-
-
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def sinusoids(t: Float[Array, " N"], num: int) -> Float[Array, "M2 N"]:
     """Return phi(t) = [1, cos(k t), sin(k t)], k = 1..M, itself."""
-    return _sinusoids_forward(t, num)[0]
+    waves = harmonics(t, num)[0].reshape(-1, 2, len(t))[:num]
+    return jnp.concatenate([jnp.ones_like(t)[None], waves[:, 0], waves[:, 1]])
 
 
 def _sinusoids_forward(t, num):
-    waves = harmonics(t, num)[0].reshape(-1, 2, len(t))[:num]
-    phi = jnp.concatenate([jnp.ones_like(t)[None], waves[:, 0], waves[:, 1]])
+    phi = sinusoids(t, num)
     return phi, phi
 
 

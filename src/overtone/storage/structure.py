@@ -19,7 +19,7 @@ import numpy as np
 from overtone.numerics import params
 from overtone.storage import files
 
-MODULES = ("kernels", "means", "maps", "variational", "layers", "model", "features", "likelihoods", "neighbours")
+MODULES = ("kernels", "maps", "variational", "layers", "model", "features", "likelihoods", "neighbours")
 
 LEAST_BOUND = 1000  # of the numbers in a structure
 

@@ -6,7 +6,7 @@ week and the day of the year, as a point on a circle. Text with few distinct val
 for each value. The columns of later tables are matched by name, in any order.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -70,13 +70,9 @@ class Encoder:
     def _values(self, frame: pl.DataFrame) -> np.ndarray:
         return np.column_stack([column.encode(frame[column.name]) for column in self.columns])
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the encoder as a dictionary that JSON can express."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """Restore an encoder from the result of `to_json`, with tuples for lists."""
+        """Return the encoder that `dataclasses.asdict` took apart, with tuples for lists."""
         return cls(**{**fields, "columns": tuple(Column(**column) for column in fields["columns"])})
 
 

@@ -125,13 +125,9 @@ class AbstractInducingFeatures(eqx.Module):
         return gram, weighted @ Y.astype(widest), left
 
 
-@jax.custom_jvp
 def nonnegative(x: Float[Array, "*R"]) -> Float[Array, "*R"]:
     """Return max(x, 0) for what is negative by rounding alone: the derivative stays that of x."""
-    return jnp.maximum(x, 0)
-
-
-nonnegative.defjvps(lambda tangent, value, x: tangent)
+    return x + jax.lax.stop_gradient(jnp.maximum(-x, 0))
 
 
 class PerDimension(AbstractInducingFeatures):
@@ -206,12 +202,7 @@ class PerDimension(AbstractInducingFeatures):
 
 
 def per_dimension(
-    kernel: AbstractKernel,
-    features: Any,
-    start: tuple[float, float],
-    num_dims: int,
-    dtype: Any,
-    learned: bool = False,
+    kernel: AbstractKernel, features: Any, start: tuple[float, float], num_dims: int, dtype: Any, learned: bool = False
 ) -> tuple[AbstractKernel, PerDimension]:
     """Return an additive kernel, and features of each of its dimensions, on their [a, b] or on one to start from.
 

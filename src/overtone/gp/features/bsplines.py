@@ -21,7 +21,7 @@ from overtone.gp.features.base import AbstractInducingFeatures, per_dimension
 from overtone.gp.features.fourier import matern
 from overtone.gp.features.pinned import FIRST_INTERVAL, HIDDEN_INTERVAL
 from overtone.gp.kernels import AbstractMatern
-from overtone.numerics.banded import Banded, from_differences
+from overtone.numerics.linalg import Banded, from_differences
 from overtone.numerics.params import OptionalParam
 
 

@@ -18,9 +18,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from overtone.gp.features.base import AbstractInducingFeatures, per_dimension
-from overtone.gp.features.ends import Ends, ends, signs
 from overtone.gp.features.fourier import matern, shared_frequencies
-from overtone.gp.features.pinned_marginals import Positions, extrapolations, pinned_marginals
+from overtone.gp.features.pinned_marginals import Ends, Positions, ends, extrapolations, pinned_marginals, signs
 from overtone.gp.kernels import AbstractMatern
 from overtone.gp.variational import AbstractGaussian
 from overtone.numerics.linalg import Identity
@@ -144,13 +143,14 @@ class PinnedFourier(AbstractInducingFeatures):
 
         def of_rows(x, Y, weights, is_row):
             positions, weights = wide._at(kernel, x), weights * is_row
-            h = evaluate(none, (low,), positions.position)[1][0]
+            h = evaluate(none, low, positions.position)[1]
             e = jnp.concatenate(extrapolations(type(kernel), constants, positions, h))
             inside, we = weights * (positions.beyond == 0), weights * e
-            factors = we[: 2 * wide.num_states], inside * Y.T
+            num = 2 * wide.num_states
+            factors = jnp.concatenate([we[:num], inside * Y.T])
             found: Any = sums(inside[None], factors, positions.position, wide.num_frequencies)
-            squares, (crossed, with_Y) = found
-            return squares[0], jnp.pad(crossed, ((0, len(e) - len(crossed)), (0, 0))), with_Y, we @ e.T, we @ Y
+            squares, crossed, with_Y = found[0][0], found[1][:num], found[1][num:]
+            return squares, jnp.pad(crossed, ((0, len(e) - num), (0, 0))), with_Y, we @ e.T, we @ Y
 
         squares, crossed, with_Y, ee, eY = sum_over_chunks(of_rows, x, Y, weights)
         parts = jnp.block([[gram_of_sums(squares), crossed.T], [crossed, ee]])

@@ -5,7 +5,8 @@ With z = (L v1, B v2, v3), the function that the whitened variables v stand for 
     before a:  z1 . c(a - x), odd derivatives with the other sign,
     after b:   E[s(b) | v] . c(x - b).
 So under q its mean is a trigonometric polynomial plus a few extrapolations e(x) = (c, third), and its variance a
-polynomial of twice the degree, polynomials times e, and a quadratic form of e.
+polynomial of twice the degree, polynomials times e, and a quadratic form of e. With x - a in units of b - a, all that
+is left of kernel and interval is one number, rho = lam (b - a).
 """
 
 from typing import Any
@@ -18,12 +19,79 @@ from jax.scipy.linalg import block_diag
 from jaxtyping import Array, Float
 
 from overtone.gp.features.base import nonnegative
-from overtone.gp.features.ends import Ends, signs, unit_kernel
-from overtone.gp.features.fourier import edge
+from overtone.gp.features.fourier import edge, spectral_diagonal
 from overtone.gp.kernels import AbstractMatern
 from overtone.gp.variational import AbstractGaussian
+from overtone.numerics.linalg import small_cholesky, small_inverse
 from overtone.numerics.quadratic import inner, quadratic, quadratic_forms, sum_of_diagonal
 from overtone.numerics.trigpoly import evaluate
+
+
+class Ends(eqx.Module):
+    """What the features are made of, apart from x: O(M) numbers.
+
+    F is the transition from a to b, C what s(a) and the sinusoids leave of the covariance P of s(b).
+    """
+
+    step: Float[Array, ""]  # between frequencies, in units of lam
+    amplitude: Float[Array, " M2"]  # diag(d)^-1/2, of the sinusoids
+    B: Float[Array, "state M2"]  # B diag(d)^-1/2
+    BB: Float[Array, "state state"]  # B diag(d)^-1 B^T
+    third: Float[Array, "state three"]  # v3's whitened features, in terms of c(x - a), c(b - x), B diag(d)^-1 phi(x)
+    after: Float[Array, "state three"]  # E[s(b) | v], in terms of z = (L v1, B v2, v3)
+
+
+def ends(kind: type[AbstractMatern], num_frequencies: int, rho: Float[Array, ""], precision: Any) -> Ends:
+    """In the widest precision that is on, since C is a small difference.
+
+    `precision` is that of the model, as small as the noise of s(b).
+
+    Many numbers of one argument: their derivative is cheapest by forward mode, along with the values.
+    """
+    dtype, widest = rho.dtype, jax.dtypes.canonicalize_dtype(jnp.float64)
+
+    def values(rho):
+        unit = unit_kernel(kind, rho.dtype)
+        step = 2 * jnp.pi / rho
+        w = step * jnp.arange(num_frequencies + 1)
+        amplitude = 1 / jnp.sqrt(spectral_diagonal(unit, w, rho))
+        B = edge(w, kind.order) * amplitude
+        BB = B @ B.T
+        F = unit.transition(rho[None])[0]
+        gap = jnp.eye(kind.order + 1) - F
+        P = np.asarray(kind.state_correlation)
+        C = P - F @ P @ F.T - gap @ BB @ gap.T
+        # Of s(b) + e, to be precise, with a noise e as small as rounding: C vanishes as M grows.
+        noise = 8 * jnp.finfo(precision).eps * np.diag(np.diag(P))
+        inverse = small_inverse(small_cholesky(jnp.asarray(C + noise)))
+        third = inverse @ jnp.concatenate([gap @ BB - F @ P, P * signs(kind.order), -gap], axis=1)
+        return Ends(step, amplitude, B, BB, third, jnp.concatenate([F, gap, (inverse @ C).T], axis=1))
+
+    @jax.custom_vjp
+    def numbers(rho):
+        return forward(rho)[0]
+
+    def forward(rho):
+        rho = rho.astype(widest)
+        pair = jax.jvp(values, (rho,), (jnp.ones_like(rho),))
+        return jax.tree.map(lambda leaf: leaf.astype(dtype), pair)
+
+    def backward(slopes, gradient):
+        return (sum(jnp.sum(s * g) for s, g in zip(*map(jax.tree.leaves, (slopes, gradient)), strict=True)),)
+
+    numbers.defvjp(forward, backward)
+    return numbers(rho)
+
+
+def unit_kernel(kind: type[AbstractMatern], dtype) -> AbstractMatern:
+    """The kernel with variance 1 and lam = 1."""
+    make: Any = kind
+    return make(jnp.ones((), dtype), jnp.asarray((2 * kind.order + 1) ** 0.5, dtype))
+
+
+def signs(order: int) -> np.ndarray:
+    """Seen backwards in time, odd derivatives change sign."""
+    return np.asarray([(-1) ** i for i in range(order + 1)])
 
 
 class Positions(eqx.Module):
@@ -53,7 +121,8 @@ def pinned_marginals(
     forms = _forms_of_diagonal(L, ends, q) if q.factor is None else _forms_of_factor(L, ends, q)
 
     low = m2.T * ends.amplitude, ends.B * ends.amplitude, forms.crossed.reshape(-1, len(ends.amplitude))
-    squares, (means, h, crossed) = evaluate(forms.squares, low, positions.position)
+    squares, others = evaluate(forms.squares, jnp.concatenate(low), positions.position)
+    means, h, crossed = jnp.split(others, np.cumsum([len(part) for part in low])[:-1])
 
     # The extrapolations, and the maps from z to their coefficients.
     inside = (positions.beyond == 0).astype(dtype)

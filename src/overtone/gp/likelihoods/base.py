@@ -6,7 +6,7 @@ bound. One whose parameters vary with the inputs is an `AbstractFamily`.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -18,11 +18,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from overtone.gp.predictive.mixture import Mixture
 from overtone.numerics.params import Positive, is_number
 
 NUM_NODES, NUM_JOINT_NODES = 20, 64
-NOISE_FLOOR, START_NOISE = 1e-6, 0.1  # variances, for a target of variance 1
 
 
 class AbstractFamily(eqx.Module):
@@ -75,7 +73,7 @@ class AbstractLikelihood(AbstractFamily):
 
     @property
     def reach(self) -> Float[Array, " F"] | float:
-        """How far one row may ask each function to move in a natural-gradient step; see `overtone.inference.sites`."""
+        """How far one row may ask each function to move in a natural-gradient step; see `inference.output_layer`."""
         return np.inf
 
     @abstractmethod
@@ -109,19 +107,6 @@ class AbstractLikelihood(AbstractFamily):
         return log_weights, self.log_prob(y, f)
 
 
-class AbstractNoise(AbstractLikelihood):
-    """A likelihood of y in the units of f, whose predictive distribution is a mixture of Gaussians."""
-
-    @abstractmethod
-    def components(self, mean: Float[Array, "S N F"], var: Float[Array, "S N F"]) -> Sequence[Array]:
-        """Return y for f ~ N(mean, var) as a mixture of C Gaussians: log weights, means, variances (C, S, N, P)."""
-
-    def predictive(self, mean, var):
-        parts = self.components(mean, var)
-        log_weights, means, variances = (part.reshape(-1, *part.shape[2:]) for part in parts)
-        return Mixture(means, variances, jax.nn.log_softmax(log_weights, axis=0))
-
-
 def expected_log_prob(likelihood: AbstractLikelihood, y, mean, var) -> Array:
     """Return the likelihood's own expectation, and 0 where y is missing (NaN)."""
     values = likelihood.expected_log_prob(jnp.nan_to_num(y), mean, var)
@@ -153,11 +138,6 @@ def joint_nodes(dim: int) -> tuple[np.ndarray, np.ndarray]:
     points = np.concatenate([points, -points])
     points = points @ np.linalg.inv(np.linalg.cholesky(points.T @ points / len(points))).T
     return points, np.full(len(points), 1 / len(points))
-
-
-def log_normal(y: Array, mean: Array, var: Array) -> Array:
-    """Return log N(y; mean, var)."""
-    return -0.5 * (jnp.log(2 * jnp.pi * var) + (y - mean) ** 2 / var)
 
 
 def start_noise(noise: Any, num_targets: int, lower: float, dtype: Any) -> Any:
