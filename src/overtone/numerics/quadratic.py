@@ -119,7 +119,7 @@ def _squares_by_fft(amplitude, weights, U: Float[Array, "M2 P K"], _) -> Float[A
     return jnp.concatenate([sums.real[:, :1], 2 * sums.real[:, 1:], -2 * sums.imag[:, 1:]], axis=-1) / points
 
 
-def quadratic(form: Float[Array, "R e e"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
+def quadratic(form: Float[Array | np.ndarray, "R e e"], e: Float[Array, "e N"]) -> Float[Array, "R N"]:
     """Return e^T form e for symmetric forms of few rows, at each column of e; its derivative by e is 2 form e."""
     fixed = jax.lax.stop_gradient(e)
     applied = (form.reshape(-1, len(e)) @ fixed).reshape(len(form), *e.shape)
