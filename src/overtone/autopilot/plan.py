@@ -12,6 +12,7 @@ from overtone.autopilot.config import DEEP, FOURIER, STRUCTURE, Config
 from overtone.autopilot.fine import fine_inputs
 from overtone.autopilot.local import may_have_neighbours
 from overtone.autopilot.names import KERNELS, LIKELIHOODS, part
+from overtone.autopilot.paper import paper_optimiser, paper_output
 from overtone.autopilot.policies import (
     BAND_LIMIT,
     DEPTH,
@@ -58,7 +59,7 @@ class _Planner:
         depths = self.decide_depths(most_layers, exact is not None)
         width = self.sizes.hidden_width() if depths[-1] > 1 else 1
         if width > 1 and config.hidden_width is None:
-            why = "as many as inputs, as in the paper" if self.paper else "wider layers would be slower"
+            why = "as in the paper" if self.paper else "wider layers would be slower"
             self.reasons["hidden_width"] = f"{width} units for {self.num_inputs} inputs: {why}."
         directions = self.sizes.num_directions(self.num_inputs), self.sizes.num_directions(width)
         band_limited = self.decide_band_limit(depths)
@@ -83,7 +84,7 @@ class _Planner:
             likelihood=likelihood,
             noise=start_noise(self.X[:, 0], self.targets, start) if self.series and not self.paper else START.noise,
             output=output,
-            optimiser=self.decide_optimiser(output),
+            optimiser=paper_optimiser(config, output),
             kl_anneal_steps=OBJECTIVE.anneal_steps if output == "natural" else 0,
             kl_addends=FINE.kl_weight if output == "natural" else 1.0,
             num_samples=config.n_samples or (OBJECTIVE.collapsed_draws if output == "collapsed" else 1),
@@ -114,8 +115,7 @@ class _Planner:
         """Decide the number of inducing variables and, for a series, the kernel."""
         asked = self.config.n_inducing
         if self.paper and asked == "auto":
-            self.num_inducing = min(FREQUENCIES.paper, self.num_rows) if self.points else FREQUENCIES.paper
-            self.reasons["n_inducing"] = "The paper has 50 frequencies or points."
+            self.num_inducing, self.reasons["n_inducing"] = FREQUENCIES.paper, "The paper has 50 frequencies or points."
         elif self.points and asked == "auto":
             self.num_inducing = min(FREQUENCIES.points, self.num_rows)
             self.reasons["n_inducing"] = f"{self.num_inducing} points are usual, and no more than there are rows."
@@ -179,9 +179,7 @@ class _Planner:
         if self.num_inducing > DEPTH.max_frequencies:
             long = self.num_rows * self.num_inducing > DEPTH.max_products
             if long or self.is_band_limited():
-                self.reasons["n_layers"] = (
-                    f"The series has {self.num_inducing} frequencies, which need all the time, so there is one layer."
-                )
+                self.reasons["n_layers"] = f"{self.num_inducing} frequencies need all the time, so there is one layer."
                 return (1,)
         if (num := len(np.unique(self.X))) < DEPTH.min_values:
             self.reasons["n_layers"] = f"The input has {num} distinct values, too few to need more than one layer."
@@ -204,9 +202,7 @@ class _Planner:
     def decide_covariance(self, num_directions: int) -> str:
         if self.config.covariance != "auto":
             return self.config.covariance
-        if self.paper:
-            return "block"
-        blocks = 1 if self.points else num_directions * self.sizes.hidden_width()
+        blocks = 1 if self.points or self.paper else num_directions * self.sizes.hidden_width()
         if blocks <= WIDTH.max_blocks:
             return "block"
         self.reasons["covariance"] = f"{blocks} full covariances of a hidden layer would take too long: mean-field."
@@ -243,14 +239,7 @@ class _Planner:
         most_rows = OBJECTIVE.collapsed_rows_series if self.series else OBJECTIVE.collapsed_rows_table
         one_batch = self.num_rows <= most_rows and (self.series or depths == (1,))
         if output == "auto" and self.paper:
-            products = self.num_rows * size**2
-            shallow = depths == (1,) and self.complete and products <= OBJECTIVE.quasi_newton_products
-            output = "collapsed" if shallow else "adam"
-            self.reasons["output"] = (
-                "The paper trains shallow models by BFGS, and all rows fit: the closed form at every step."
-                if shallow
-                else "The paper trains all of a deep model by Adam, and shallow models whose rows are too many."
-            )
+            output, self.reasons["output"] = paper_output(depths, self.complete, self.num_rows, size)
         elif output == "auto" and self.complete and (one_batch or band_limited):
             output = "collapsed"
             self.reasons["output"] = f"All {self.num_rows} rows fit into one batch: the closed form at every step."
@@ -273,17 +262,12 @@ class _Planner:
             )
         return output, likelihood
 
-    def decide_optimiser(self, output: str) -> str:
-        if not self.paper:
-            return "adam"
-        return "l-bfgs" if output == "collapsed" and self.config.output == "auto" else "plain adam"
-
     def decide_held_out(self, depths: tuple[int, ...]) -> int:
         num = min(int(HOLD_OUT.share * self.num_rows), HOLD_OUT.max_rows)
         if num < HOLD_OUT.min_rows:
             deep_table = depths[-1] > 1 and not self.series and self.num_rows >= EXACT.min_rows_depth
             num = int(HOLD_OUT.share_small * self.num_rows) if deep_table else 0
-        num = 0 if self.paper else num
         none = "All rows are trained on" + (", as in the paper." if self.paper else ", since they are few.")
+        num = 0 if self.paper else num
         self.reasons["held_out"] = f"{num} rows ({self.config.held_out}) tell when to stop." if num else none
         return num

@@ -27,14 +27,23 @@ METHODS: dict[str, dict[str, Any]] = {
     SVGP: {"method": "svgp", "preset": "paper"},
 }
 QUICK_METHODS = PAPER, SVGP
+WARM_UP = {"max_time": 20.0, "max_steps": 2}
+warmed_up: set[tuple] = set()  # fits whose programs this process has compiled
 LEVELS = 50, 80, 95
 
 
 def fitted(method: str, X: np.ndarray, y: np.ndarray, seed: int, **settings: Any) -> Any:
-    """Return a fitted estimator; settings that are None are left to the method."""
+    """Return a fitted estimator; settings that are None are left to the method.
+
+    A time limit is to be spent on training: the programs of such a fit are compiled before, by a fit of two steps.
+    """
     from overtone.sklearn import DeepGPRegressor
 
     given = {name: value for name, value in settings.items() if value is not None}
+    what = method, X.shape, str(given)
+    if "max_time" in given and "max_steps" not in given and what not in warmed_up:
+        warmed_up.add(what)
+        fitted(method, X, y, seed, **{**settings, **WARM_UP})
     with warnings.catch_warnings(action="ignore"):  # about few frequencies, which are the experiment's
         return DeepGPRegressor(**{**METHODS[method], **given}, random_state=seed).fit(X, y)
 
