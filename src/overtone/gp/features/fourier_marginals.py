@@ -55,7 +55,8 @@ def fourier_marginals(
     crossed = jnp.moveaxis(crossed @ scale.T, 0, -1)  # D^-1/2 S U
     grams = jnp.swapaxes(crossed @ readout.T @ scale.T, 1, 2)  # U^T S U
     low = m * amplitude, U * amplitude, crossed.reshape(-1, len(amplitude))
-    squares, (means, h, crossed) = evaluate(squares, low, position)
+    squares, others = evaluate(squares, jnp.concatenate(low), position)
+    means, h, crossed = jnp.split(others, np.cumsum([len(part) for part in low])[:-1])
     g, beyond, known = K @ h, deviation * (eye - K @ G) @ L.T @ e, m @ U.T  # T^-1 D^-1/2 B^T e = U beyond
 
     mean = jnp.where(inside, means - known @ g, known @ beyond)
