@@ -68,8 +68,7 @@ def _step(case: dict) -> dict:
     optim, steps, seconds = optax.adam(0.01), 2 if case.get("quick") else STEPS if inputs < 20 else STEPS // 4, []
     for _ in range(1 + (1 if case.get("quick") else ROUNDS)):  # the first one compiles
         began = perf_counter()
-        ot.fit(model, ot.Elbo(), (X, y), key=jax.random.key(0), optim=optim, steps=steps, batch_size=BATCH,
-               elementwise=True)  # fmt: skip
+        ot.fit(model, ot.Elbo(), (X, y), key=jax.random.key(0), optim=optim, steps=steps, batch_size=BATCH)
         seconds.append((perf_counter() - began) / (steps + 1))
     variables = [layer.features.num_features for layer in model.layers]
     figures = {"milliseconds": 1e3 * min(seconds[1:]), "median_milliseconds": 1e3 * float(np.median(seconds[1:]))}
