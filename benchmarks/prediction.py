@@ -1,20 +1,24 @@
 """Measure how many rows a second are predicted, and how long neighbours take to be fitted and asked.
 
-The model is the default for eight inputs, two layers, after a short training; rates are the best of three calls. GPs of
-neighbours are fitted to made-up scores of 50,000 and 1,000,000 rows. Writes results/prediction.jsonl and
-results/prediction.md.
+The model is the default for eight inputs, two layers, after a short training; rates are the best of three calls, and
+those of GPyTorch's deep GP and LightGBM stand beside them. GPs of neighbours are fitted to made-up scores of 50,000 and
+1,000,000 rows. Writes results/prediction.jsonl and results/prediction.md.
 
     python -m benchmarks.prediction
 """
 
 import json
 import resource
+import subprocess
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 
 from benchmarks.lines import RESULTS
+from benchmarks.schedule import PEERS
 from overtone.inference.neighbours import Search, fit_neighbours, said_by_neighbours, with_rows
 from overtone.sklearn import DeepGPRegressor
 
@@ -49,7 +53,8 @@ def of_predictions() -> list[dict]:
     rng = np.random.default_rng(0)
     X = rng.random((TRAINED + ROWS, 8))
     y = np.sin(6 * X[:, 0] * X[:, 1]) + X[:, 2] + 0.2 * rng.standard_normal(len(X))
-    model = DeepGPRegressor(max_steps=200).fit(X[:TRAINED], y[:TRAINED])
+    train = X[:TRAINED], y[:TRAINED]
+    model = DeepGPRegressor(max_steps=200).fit(*train)
     X, y, lines = X[TRAINED:], y[TRAINED:], []
     model.neighbours_ = ()
     lines += [{"what": name, "rows_per_second": rate} for name, rate in rates(model, X, y).items()]
@@ -57,10 +62,21 @@ def of_predictions() -> list[dict]:
     model.neighbours_ = (
         with_rows(fit_neighbours(Z[:5000], rng.standard_normal(5000)), Z, rng.standard_normal(len(Z))),
     )
+    lines += of_peers(*train, X)
     lines += [
         {"what": f"{name}, with neighbours", "rows_per_second": rate} for name, rate in rates(model, X, y).items()
     ]
     return lines
+
+
+def of_peers(X: np.ndarray, y: np.ndarray, X_new: np.ndarray) -> list[dict]:
+    """Return the rates of GPyTorch's deep GP and of LightGBM, in the environment of the peers."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npz"
+        np.savez(path, X=X, y=y, X_new=X_new)
+        command = [PEERS, "-m", "benchmarks.prediction_peers", str(path)]
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
 def of_neighbours(num: int) -> dict:
