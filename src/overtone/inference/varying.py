@@ -41,7 +41,13 @@ class LogNoise(NamedTuple):
 
 
 def with_varying_noise(
-    model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray, *, min_nats: float = 3.0, standard_errors: float = 2
+    model: DeepGP,
+    key: PRNGKeyArray,
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    min_nats: float = 3.0,
+    standard_errors: float = 2.5,
 ) -> tuple[DeepGP, np.ndarray]:
     """Return a model of one layer, known at these rows, with noise that varies if that pays, and the nats it gains.
 
