@@ -96,8 +96,7 @@ class _Planner:
             held_out=held_out,
             held_out_last=config.held_out == "last",
             calibrated=output == "collapsed" and not self.paper,
-            varying_noise=config.likelihood == "auto"
-            and (exact is not None or (output == "collapsed" and not self.paper)),
+            varying_noise=config.likelihood == "auto" and (exact is not None or (self.series and self.pinned)),
             neighbours=may_have_neighbours(config, output, likelihood, held_out),
             dtype=config.dtype,
             seed=config.random_state,
