@@ -11,6 +11,7 @@ import resource
 import sys
 import tempfile
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -61,7 +62,7 @@ def crafted(rng: np.random.Generator, arrays: dict, about: dict) -> tuple[dict, 
         if rng.random() < 0.2 and isinstance(container, dict):
             del container[key]
         else:
-            container[key] = ODD[rng.integers(len(ODD))]
+            container[key] = deepcopy(ODD[rng.integers(len(ODD))])  # a second change may be inside it
     if rng.random() < 0.02:
         about["structure"] = nested(int(rng.integers(100, 300)))
     return arrays, about
