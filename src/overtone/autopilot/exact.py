@@ -49,9 +49,8 @@ def with_noise(plan: Plan, model: DeepGP, key: Any, rows: Rows, stop: Callable[[
     if not plan.varying_noise or stop():
         return model, ""
     rows = Rows(*(part.astype(unwrap(model.output.q).mean.dtype) for part in rows))
-    varied, nats = with_varying_noise(
-        model, key, *rows, min_nats=NOISE.min_gain_nats, standard_errors=NOISE.standard_errors
-    )
+    needed = {"min_nats": NOISE.min_gain_nats, "standard_errors": NOISE.standard_errors}
+    varied, nats = with_varying_noise(model, key, *rows, **needed)
     total, how = np.sum(nats), "one noise variance is enough" if varied is model else "the noise varies with the inputs"
     return varied, f"Residuals of rows that are left out say that {how} ({total:+.1f} nats for all rows)."
 

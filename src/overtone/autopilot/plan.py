@@ -96,7 +96,8 @@ class _Planner:
             held_out=held_out,
             held_out_last=config.held_out == "last",
             calibrated=output == "collapsed" and not self.paper,
-            varying_noise=config.likelihood == "auto" and (exact is not None or (self.series and self.pinned)),
+            varying_noise=config.likelihood == "auto"
+            and (exact is not None or (self.series and self.pinned and output == "collapsed")),
             neighbours=may_have_neighbours(config, output, likelihood, held_out),
             dtype=config.dtype,
             seed=config.random_state,

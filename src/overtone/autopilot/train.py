@@ -94,18 +94,22 @@ def train(
             stage = shallow = stages.train_shallow(share)
             if deep := stages.train_deep(shallow):
                 stage = deep if stages.score(deep) > stages.score(shallow) else shallow
-        model = stage.model
-        if len(model.layers) == 1 and plan.calibrated and not plan.band_limited and not plan.exact_kernel:
-            factor, known = freedom(model, len(X)), stage.objective.finish(model, stage.state, stages.key, stages.rows)
-            model, noise = with_noise(plan, known, stages.key, stages.rows, run.stop)
-            model, stage = with_variances_times(model, factor), stage.noted(noise=noise)
-        if plan.likelihood == "flexible":
+        model, one_layer = stage.model, len(stage.model.layers) == 1
+        exact = one_layer and plan.exact_kernel is not None
+        if one_layer and plan.calibrated and not plan.band_limited and not exact:
+            factor = freedom(model, len(X))
+            if plan.varying_noise:
+                model = stage.objective.finish(model, stage.state, stages.key, stages.rows)
+                model, noise = with_noise(plan, model, stages.key, stages.rows, run.stop)
+                stage = stage.noted(noise=noise)
+            model = with_variances_times(model, factor)
+        if not (one_layer and plan.varying_noise):  # noise that varies comes from all rows, the held-out ones too
             model = with_tested_noise(model, stages.key, stages.all_held_out)
         if plan.calibrated:
             limit = TIME.calibration_share * plan.seconds if plan.seconds else np.inf
             model = with_calibrated_noise(model, stages.key, *stages.rows, limit)
         learned = Learned()
-        if plan.neighbours and not (plan.exact_kernel and len(model.layers) == 1):
+        if plan.neighbours and not exact:
             # Held-out rows must be new to the output layer as well. Where neighbours are asked, they know these rows.
             known = stage.objective.finish(model, stage.state, stages.key, stages.training_rows)
             learned = learn_neighbours(known, stages.key, stages.training_rows, stages.all_held_out, plan)

@@ -97,11 +97,4 @@ def tables(records: list[dict]) -> str:
 
 
 def figure(records: list[dict], path: Path) -> None:
-    names = [data for (data,) in summaries.groups(records, "data")]
-    fig, axes = summaries.axes(2, len(names), (3.4, 3.2), sharey=True)
-    for column, data in zip(axes.T, names, strict=True):
-        group = summaries.select(records, data=data)
-        summaries.draw_bars(column[0], group, "log_density", "log density")
-        summaries.draw_bars(column[1], group, "rmse", "RMSE")
-        column[0].set_title(data)
-    summaries.save(fig, path)
+    summaries.save_bars(records, path, (3.4, 3.2))

@@ -119,6 +119,17 @@ def draw_bars(ax: Any, records: Sequence[Record], name: str, label: str) -> None
     ax.grid(axis="x", alpha=0.3)
 
 
+def save_bars(records: Sequence[Record], path: Path, size: tuple[float, float]) -> None:
+    """Write a figure of log densities and RMSE, a column for each table of data."""
+    tables = groups(records, "data")
+    fig, ax = axes(2, len(tables), size, sharey=True)
+    for column, ((data,), group) in zip(ax.T, tables.items(), strict=True):
+        draw_bars(column[0], group, "log_density", "log density")
+        draw_bars(column[1], group, "rmse", "RMSE")
+        column[0].set_title(data)
+    save(fig, path)
+
+
 def draw_band(ax: Any, x: Sequence[float], middle: Sequence[float], std: Sequence[float], method: str = "") -> None:
     """Draw a mean with one to three standard deviations."""
     middle, std = np.asarray(middle), np.asarray(std)  # type: ignore[assignment]
