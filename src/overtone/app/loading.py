@@ -126,8 +126,7 @@ def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
     kind, kernel, likelihood = f"{layers} layers, {plan.num_inducing} {variables}", plan.kernel, plan.likelihood
     if plan.exact_kernel and layers == 1:
         kind, kernel, likelihood = "one layer, an exact GP", f"{plan.exact_kernel} and straight lines", "gaussian"
-    noise = model.model_.likelihood
-    if isinstance(noise, FlexibleNoise) and noise.base.shape[1] == 1:  # one Gaussian
+    if isinstance(model.model_.likelihood, FlexibleNoise) and likelihood == "gaussian":
         likelihood = "gaussian, with noise that varies"
     classes = f" ({', '.join(map(str, model.classes_))})" if hasattr(model, "classes_") else ""
     return {

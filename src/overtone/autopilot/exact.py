@@ -8,17 +8,17 @@ freedom that hyperparameters take.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from overtone.autopilot.names import KERNELS, part
-from overtone.autopilot.policies import EXACT, NOISE
+from overtone.autopilot.policies import EXACT
 from overtone.autopilot.record import Plan
 from overtone.gp.features import InducingPoints
 from overtone.gp.kernels import Linear
 from overtone.gp.layers import Layer
-from overtone.gp.likelihoods import Gaussian
+from overtone.gp.likelihoods import FlexibleNoise, Gaussian
 from overtone.gp.maps import Affine
 from overtone.gp.model import DeepGP
 from overtone.inference.evidence import Evidence, LogNormal, freedom, with_variances_times
@@ -45,14 +45,16 @@ def fit_exact(plan: Plan, rows: Rows, key: Any, stop: Callable[[], bool]) -> tup
 
 
 def with_noise(plan: Plan, model: DeepGP, key: Any, rows: Rows, stop: Callable[[], bool]) -> tuple[DeepGP, str]:
-    """Return a model of one layer with noise that varies if rows that are left out ask for it, and a sentence."""
+    """Return a model of one layer with the noise that rows ask for that are left out, and a sentence."""
     if not plan.varying_noise or stop():
         return model, ""
     rows = Rows(*(part.astype(unwrap(model.output.q).mean.dtype) for part in rows))
-    needed = {"min_nats": NOISE.min_gain_nats, "standard_errors": NOISE.standard_errors}
-    varied, nats = with_varying_noise(model, key, *rows, **needed)
-    total, how = np.sum(nats), "one noise variance is enough" if varied is model else "the noise varies with the inputs"
-    return varied, f"Residuals of rows that are left out say that {how} ({total:+.1f} nats for all rows)."
+    varied, nats = with_varying_noise(model, key, *rows)
+    if varied is model:
+        return model, "Rows that are left out say that one noise variance is enough."
+    noise = cast(FlexibleNoise, varied.likelihood)
+    found = ["varies with the inputs"] * bool(np.any(noise.weight)) + ["has heavy tails"] * (noise.base.shape[1] > 1)
+    return varied, f"Rows that are left out say that the noise {' and '.join(found)} ({np.sum(nats):+.1f} nats)."
 
 
 def exact_model(plan: Plan, rows: Rows, noise: float) -> DeepGP:

@@ -169,13 +169,11 @@ class TimePolicy:
 
 @dataclass(frozen=True)
 class NoisePolicy:
-    """By which factor held-out rows may change flexible noise, and what noise that varies has to gain without them."""
+    """By which factor held-out rows may change flexible noise."""
 
     log_factors: tuple[float, float] = (-0.5, 1.0)
     precision: float = 0.03  # of the logarithm
     evaluations: int = 10
-    min_gain_nats: float = 3.0  # of all rows, each left out, for the noise of one layer to vary
-    standard_errors: float = 2.5  # by which this gain has to be above 0: outliers alone reach 2.3
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,14 @@
-"""Noise that varies with the inputs, from what a fitted layer leaves of its own rows.
+"""Noise that varies with the inputs, and noise with heavy tails, from what a fitted layer leaves of its own rows.
 
 Rows are left out of q one by one, in closed form. With the mean and the variance s of f at a row, and its noise n,
-    r = (y - mean) / (1 - s / n)  ~  N(0, c + exp(h)),   c = n / (1 - s / n) - n,
+    r = (y - mean) / (1 - s / n)  ~  N(0, c + exp(h)),   c = s / (1 - s / n),
 where h(x), the log of the noise, is a number plus a GP that is known through the leading components of the layer's own
 features: h = b + P z, with z ~ N(0, I). Fisher's scoring finds the most probable z, and Laplace's approximation of the
-evidence how large and how smooth h is. Whether it is needed at all, rows say that are left out of h as well.
+evidence how large and how smooth h is.
+
+No h is known exactly, and noise may have heavier tails than a Gaussian: h + d e with e ~ N(0, 1), on the three nodes of
+a Gauss-Hermite rule, makes three Gaussians of it. What is needed of all this, folds of rows decide that neither q nor h
+has seen.
 """
 
 from itertools import product
@@ -15,29 +19,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
-from overtone.gp.likelihoods import AbstractNoise, FlexibleNoise, Gaussian
+from overtone.gp.likelihoods import FlexibleNoise, Gaussian
 from overtone.gp.model import DeepGP
 from overtone.inference.output_layer import with_output_from_rows
 from overtone.numerics.compiling import quickly_compiled
 from overtone.numerics.params import unwrap
 
 MAX_COMPONENTS = 100  # of the features, for the log of the noise
-AMPLITUDES = (0.3, 0.6, 1.0, 1.5)  # standard deviations of h about its mean, a priori
-POWERS = (1.0, 2.0)  # of the components' variances: as smooth as the layer's own functions, or smoother
+Shapes = tuple[tuple[float, float], ...]  # of h a priori: its standard deviation, and a power of components' variances
+SHAPES: Shapes = tuple(product((0.3, 0.6, 1.0, 1.5), (1.0, 2.0)))
 LEVEL_DEVIATION = 2.0  # of b about the log of the mean square, a priori
 MAX_STEPS, MAX_LEVERAGE, SHIFTS = 20, 0.99, (-1.0, 2.0)
 ROUNDS = 3  # q and the noise depend on each other
-
-
-class LogNoise(NamedTuple):
-    """The most probable b and z, their log evidence, and the log noise that each row is expected to have by others."""
-
-    level: float
-    z: np.ndarray
-    evidence: float
-    expected: np.ndarray
+NODES, WEIGHTS = np.sqrt(3.0) * np.array([-1.0, 0.0, 1.0]), np.array([1.0, 4.0, 1.0]) / 6  # of e
+DEVIATIONS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # d
+NUM_FOLDS, MAX_FOLD_PRODUCTS = 5, 1e10  # folds that are tried, and multiplications that more than one may take
 
 
 def with_varying_noise(
@@ -47,79 +47,167 @@ def with_varying_noise(
     y: np.ndarray,
     *,
     min_nats: float = 3.0,
-    standard_errors: float = 2.5,
+    standard_errors: float = 2.5,  # outliers that lie together reach 2.3
 ) -> tuple[DeepGP, np.ndarray]:
-    """Return a model of one layer, known at these rows, with noise that varies if that pays, and the nats it gains.
+    """Return a model of one layer, known at these rows, with the noise that they ask for, and the nats it gains.
 
-    These are (N, P), of each row and output when it is left out. They have to add up to a least number and to some
-    standard errors of their sum for all outputs together.
+    These are (R, P), of each output at rows that folds leave out. Noise that varies, or else tails heavier than those
+    of a Gaussian, have to gain a least number, and some standard errors of their sum, for all outputs together.
     """
     if len(model.layers) > 1 or not isinstance(model.likelihood, Gaussian) or np.isnan(y).any():
         raise TypeError("with_varying_noise needs one layer, a Gaussian likelihood and complete targets.")
-    varied, nats = with_noise_of_rows(model, X, y)
-    gains = np.sum(nats, axis=1)
-    if np.sum(gains) < max(min_nats, standard_errors * np.std(gains) * len(gains) ** 0.5):
-        return model, nats
-    for _ in range(ROUNDS - 1):
-        varied, _ = with_noise_of_rows(with_output_from_rows(varied, key, X, y), X, y)
-    return with_output_from_rows(varied, key, X, y), nats
+
+    def pays(noises: list[Tested], others: list[Tested]) -> bool:
+        gains = np.sum(gained(noises, others), axis=1)
+        return bool(np.sum(gains) >= max(min_nats, standard_errors * np.std(gains) * len(gains) ** 0.5))
+
+    parts = (np.asarray(part, float) for part in quickly_compiled(_before_rows)(model, X))
+    layer, starts = KnownLayer(*parts), np.log(np.asarray(unwrap(model).likelihood.noise, float))
+    targets = [np.asarray(target, float) for target in (y - layer.offset).T]
+    several = NUM_FOLDS * len(X) * len(layer.A) ** 2 < MAX_FOLD_PRODUCTS
+    order = np.argsort(targets[0], kind="stable")  # so that folds do not depend on the order of rows
+    folds = [order[first::NUM_FOLDS] for first in range(NUM_FOLDS if several else 1)]
+    constant = [tested(layer, *each, folds, ()) for each in zip(targets, starts, strict=True)]
+    varying = [tested(layer, *each, folds, SHAPES) for each in zip(targets, starts, strict=True)]
+    # Tails first, so that no single outlier decides.
+    noises, others = ([noise.with_tails(min_nats) for noise in each] for each in (varying, constant))
+    if not pays(noises, others):
+        noises = others if pays(others, constant) else constant
+    if noises is not constant:
+        model = with_output_from_rows(with_noises(model, noises), key, X, y)
+    return model, gained(noises, constant)
 
 
-def with_noise_of_rows(model: DeepGP, X: np.ndarray, y: np.ndarray) -> tuple[DeepGP, np.ndarray]:
-    """Return the model with the noise that its residuals suggest, and the nats (N, P) that rows gain by it."""
-    features, mean, var, noise = (np.asarray(part, float) for part in quickly_compiled(_at_rows)(model, X))
-    values, basis = np.linalg.eigh(features @ features.T)
-    values, basis = values[: -MAX_COMPONENTS - 1 : -1], basis[:, : -MAX_COMPONENTS - 1 : -1]
-    values = np.maximum(values, 1e-12 * values[0])
-    components = features.T @ basis / np.sqrt(values)  # of length 1
-    shapes = [
-        amplitude * np.sqrt(len(y) * values**p / np.sum(values**p)) for amplitude, p in product(AMPLITUDES, POWERS)
-    ]
-    levels, weights, nats = [], [], []
-    for target, *of_rows in zip(y.T, mean.T, var.T, noise.T, strict=True):
-        left, spread = left_out(np.asarray(target, float), *of_rows)
-        one = log_noise(components[:, :0], left, spread)
-        tried = [(log_noise(components * shape, left, spread), shape) for shape in shapes]
-        best, shape = max(tried, key=lambda each: each[0].evidence)
-        shift = best_shift(best.expected, left, spread)
-        levels.append(best.level + shift)
-        weights.append(basis @ (shape * best.z / np.sqrt(values)))
-        nats.append(log_density(best.expected + shift, left, spread) - log_density(one.expected, left, spread))
-    likelihood = one_component(np.array(levels), np.array(weights), unwrap(model.output.q).mean.dtype)
-    return eqx.tree_at(lambda m: m.likelihood, model, likelihood), np.stack(nats, axis=1)
+class KnownLayer(NamedTuple):
+    """What a layer says of N rows before it has seen any: features, mean function, and variance that they leave.
+
+    `components` are the leading K of the features when all variances are 1, of length 1; `basis` and `values` are their
+    directions and squared lengths.
+    """
+
+    A: Float[np.ndarray, "M N"]
+    offset: Float[np.ndarray, "N P"]
+    residual: Float[np.ndarray, " N"]
+    components: Float[np.ndarray, "N K"]
+    basis: Float[np.ndarray, "M K"]
+    values: Float[np.ndarray, " K"]
+
+    def scales(self, deviation: float, power: float) -> Float[np.ndarray, " K"]:
+        """Return by how much each component may change h."""
+        powers = self.values**power
+        return deviation * np.sqrt(len(self.components) * powers / np.sum(powers))
+
+    def posterior(self, target: np.ndarray, noise: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean of f at all rows, and its variance within the features, if some are known with this noise."""
+        A = self.A[:, known]
+        factor, lower = cho_factor(np.eye(len(A)) + (A / noise[known]) @ A.T, lower=True, overwrite_a=True)
+        mean = self.A.T @ cho_solve((factor, lower), A @ (target[known] / noise[known]))
+        return mean, np.sum(solve_triangular(factor, self.A, lower=True) ** 2, axis=0)
 
 
-def _at_rows(model: DeepGP, X):
-    """Return features of variance 1 (M, N), the mean and variance of f, and the noise (N, P)."""
-    model = unwrap(model)
-    layer, likelihood = model.output, cast(AbstractNoise, model.likelihood_at(X[None]))
-    _, H = layer.at(X)
-    A = layer.features.whitened(layer.kernel, H) / jnp.sqrt(layer.kernel.diag(H))
-    mean, var = layer(X)
-    _, _, noise = likelihood.components(mean[None], jnp.zeros_like(var)[None])
-    return A, mean, var, noise[0, 0]
+def _before_rows(model: DeepGP, X):
+    """Return the parts of a `KnownLayer`."""
+    layer = unwrap(model).output
+    Z, H = layer.at(X)
+    A, variance = layer.features.whitened(layer.kernel, H), layer.kernel.diag(H)
+    unit = (A / jnp.sqrt(variance)).astype(float)
+    num_components = min(MAX_COMPONENTS, *A.shape)
+    values, basis = jnp.linalg.eigh(unit @ unit.T)
+    values, basis = values[: -num_components - 1 : -1], basis[:, : -num_components - 1 : -1]
+    values = jnp.maximum(values, 1e-12 * values[0])
+    residual = jnp.maximum(variance - jnp.sum(A**2, axis=0), 0)
+    return A, layer.mean_function(Z), residual, unit.T @ basis / jnp.sqrt(values), basis, values
 
 
-def left_out(y: np.ndarray, mean: np.ndarray, var: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the residuals r of rows that are left out of q, and the variances c of f there."""
+class Tested(NamedTuple):
+    """The noise of one output, and rows that folds left out: the log noise expected there, residuals, variances of f.
+
+    The log noise is the level plus the weight times features of variance 1.
+    """
+
+    level: float
+    weight: Float[np.ndarray, " M"]
+    expected: Float[np.ndarray, " R"]
+    left: Float[np.ndarray, " R"]
+    spread: Float[np.ndarray, " R"]
+    deviation: float = 0.0
+
+    @property
+    def nats(self) -> Float[np.ndarray, " R"]:
+        """The log density of each row."""
+        return log_density(self.expected, self.left, self.spread, self.deviation)
+
+    def shifted(self, deviation: float = 0.0) -> "Tested":
+        """Return the noise with this deviation, and with the level that the rows find best."""
+
+        def loss(shift: float) -> float:
+            return -np.sum(log_density(self.expected + shift, self.left, self.spread, deviation))
+
+        shift = cast(Any, minimize_scalar(loss, bounds=SHIFTS, method="bounded")).x
+        return self._replace(level=self.level + shift, expected=self.expected + shift, deviation=deviation)
+
+    def with_tails(self, min_nats: float) -> "Tested":
+        """Return the noise with the likeliest deviation, or with none if no other gains so much."""
+        gaussian = self.shifted()
+        best = max(map(self.shifted, DEVIATIONS), key=lambda noise: np.sum(noise.nats))
+        return best if np.sum(best.nats - gaussian.nats) > min_nats else gaussian
+
+
+def gained(noises: list[Tested], others: list[Tested]) -> Float[np.ndarray, "R P"]:
+    """Return the nats by which rows prefer the first to the others."""
+    return np.stack([noise.nats - other.nats for noise, other in zip(noises, others, strict=True)], axis=1)
+
+
+def tested(layer: KnownLayer, target: np.ndarray, start: float, folds: list[np.ndarray], shapes: Shapes) -> Tested:
+    """Return the noise that all rows ask for, and what folds say of it; without shapes it is one number, the start."""
+    rows, everything = [], np.arange(len(target))
+    level, weight, _, shapes = noise_of(layer, target, start, everything, shapes)
+    for fold in folds:
+        known = np.setdiff1d(everything, fold)
+        expected = noise_of(layer, target, start, known, shapes)[2]
+        mean, var = layer.posterior(target, np.exp(expected), known)
+        rows.append((expected[fold], (target - mean)[fold], (var + layer.residual)[fold]))
+    return Tested(level, weight, *map(np.concatenate, zip(*rows, strict=True)))
+
+
+def noise_of(
+    layer: KnownLayer, target: np.ndarray, start: float, known: np.ndarray, shapes: Shapes
+) -> tuple[float, Float[np.ndarray, " M"], Float[np.ndarray, " N"], Shapes]:
+    """Return the log noise that known rows ask for: its level, its weight, its values at all rows, and its shape."""
+    level, weight, of_rows, chosen = start, np.zeros(len(layer.A)), np.full(len(target), start), shapes
+    for _ in range(ROUNDS if shapes else 0):
+        noise = np.exp(of_rows)
+        mean, var = layer.posterior(target, noise, known)
+        left, spread = left_out(*(part[known] for part in (target, mean, var, noise)), layer.residual[known])
+        scales = [layer.scales(*shape) for shape in shapes]
+        tried = [log_noise(layer.components[known] * scale, left, spread) for scale in scales]
+        best = int(np.argmax([found.evidence for found in tried]))
+        z, level, chosen = scales[best] * tried[best].z, tried[best].level, (shapes[best],)
+        weight, of_rows = layer.basis @ (z / np.sqrt(layer.values)), level + layer.components @ z
+    return level, weight, of_rows, chosen
+
+
+def left_out(
+    y: np.ndarray, mean: np.ndarray, var: np.ndarray, noise: np.ndarray, residual: Any = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the residuals r of rows that are left out of q, and the variances of f there."""
     share = np.clip(1 - var / noise, 1 - MAX_LEVERAGE, 1)
-    return (y - mean) / share, noise / share - noise
+    return (y - mean) / share, var / share + residual
 
 
-def log_density(log_noise: np.ndarray, left: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return log N(r; 0, c + exp(h)) of each row."""
-    total = spread + np.exp(log_noise)
-    return -0.5 * (np.log(2 * np.pi * total) + left**2 / total)
+def log_density(log_noise: np.ndarray, left: np.ndarray, spread: np.ndarray, deviation: float = 0.0) -> np.ndarray:
+    """Return log E[N(r; 0, c + exp(h + d e))] of each row."""
+    nodes, weights = (NODES, WEIGHTS) if deviation else (NODES[1:2], np.ones(1))
+    total = spread + np.exp(log_noise + deviation * nodes[:, None])
+    return logsumexp(-0.5 * (np.log(2 * np.pi * total) + left**2 / total), axis=0, b=weights[:, None])
 
 
-def best_shift(log_noise: np.ndarray, left: np.ndarray, spread: np.ndarray) -> float:
-    """Return the number that should be added to the log noise of all rows."""
+class LogNoise(NamedTuple):
+    """The most probable b and z, and their log evidence."""
 
-    def loss(shift: float) -> float:
-        return -np.sum(log_density(log_noise + shift, left, spread))
-
-    best: Any = minimize_scalar(loss, bounds=SHIFTS, method="bounded")
-    return best.x
+    level: float
+    z: np.ndarray
+    evidence: float
 
 
 def log_noise(P: Float[np.ndarray, "N K"], left: np.ndarray, spread: np.ndarray) -> LogNoise:
@@ -130,32 +218,33 @@ def log_noise(P: Float[np.ndarray, "N K"], left: np.ndarray, spread: np.ndarray)
     def value(w: np.ndarray) -> float:
         return np.sum(log_density(start + design @ w, left, spread)) - 0.5 * w @ w
 
-    def derivatives(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return slopes and Fisher informations of the rows, and the precision of w."""
+    def derivatives(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the slopes of the rows, and the precision of w by their Fisher information."""
         noise = np.exp(start + design @ w)
         share = noise / (spread + noise)
-        slopes, informations = 0.5 * share * (left**2 / (spread + noise) - 1), 0.5 * share**2
-        return slopes, informations, np.eye(len(w)) + design.T @ (informations[:, None] * design)
+        precision = np.eye(len(w)) + design.T @ (0.5 * share[:, None] ** 2 * design)
+        return 0.5 * share * (left**2 / (spread + noise) - 1), precision
 
     w = np.zeros(design.shape[1])
     current = value(w)
     for _ in range(MAX_STEPS):
-        slopes, _, precision = derivatives(w)
+        slopes, precision = derivatives(w)
         step, size = np.linalg.solve(precision, design.T @ slopes - w), 1.0
         while (found := value(w + size * step)) < current and size > 1e-3:
             size *= 0.5
         if found <= current + 1e-6:
             break
         w, current = w + size * step, found
-    slopes, informations, precision = derivatives(w)
-    variances = np.sum(design * np.linalg.solve(precision, design.T).T, axis=1)
-    # What a row adds to its own h is its slope times the variance that h has without it.
-    expected = start + design @ w - slopes * variances / np.maximum(1 - variances * informations, 1 - MAX_LEVERAGE)
-    evidence = current - 0.5 * np.linalg.slogdet(precision)[1]
-    return LogNoise(start + LEVEL_DEVIATION * w[0], w[1:], evidence, expected)
+    evidence = current - 0.5 * np.linalg.slogdet(derivatives(w)[1])[1]
+    return LogNoise(start + LEVEL_DEVIATION * w[0], w[1:], evidence)
 
 
-def one_component(level: np.ndarray, weight: np.ndarray, dtype: Any) -> FlexibleNoise:
-    """Return noise with one Gaussian, whose log variance is level (P,) plus weight (P, M) times the features."""
-    base, weights = (np.stack([0 * part, 0 * part, part])[:, None].astype(dtype) for part in (level, weight))
-    return FlexibleNoise(base=jax.device_put(base), weight=jax.device_put(weights))
+def with_noises(model: DeepGP, noises: list[Tested]) -> DeepGP:
+    """Return the model with these noises: one Gaussian each, or one for each node of the rule."""
+    nodes, weights = (NODES, WEIGHTS) if any(noise.deviation for noise in noises) else (NODES[1:2], np.ones(1))
+    levels = np.stack([noise.level + noise.deviation * nodes for noise in noises], axis=1)  # (C, P)
+    base = np.stack([np.tile(np.log(weights)[:, None], len(noises)), 0 * levels, levels])
+    of_variances = np.tile([noise.weight for noise in noises], (len(nodes), 1, 1))  # (C, P, M)
+    weight, dtype = np.stack([0 * of_variances, 0 * of_variances, of_variances]), unwrap(model.output.q).mean.dtype
+    likelihood = FlexibleNoise(base=jax.device_put(base.astype(dtype)), weight=jax.device_put(weight.astype(dtype)))
+    return eqx.tree_at(lambda m: m.likelihood, model, likelihood)
