@@ -194,6 +194,15 @@ def test_an_estimator_asks_neighbours_where_held_out_rows_say_that_it_pays(fitte
     assert 0.9 < found["coverage_95"] < 0.99
 
 
+def test_neighbours_take_new_rows_in(fitted, tmp_path):
+    model, X, y = fitted
+    model.save(tmp_path / "model")
+    before = model.log_predictive_density(X[:200], y[:200]).mean()
+    updated = DeepGPRegressor.load(tmp_path / "model").update(X[:200], y[:200])
+    assert len(updated.neighbours_[0].scores) == len(model.neighbours_[0].scores) + 200
+    assert updated.log_predictive_density(X[:200], y[:200]).mean() > before + 0.2  # each is its own neighbour now
+
+
 def test_neighbours_know_new_rows_after_a_refit(fitted):
     model = fitted[0]
     before = model.neighbours_

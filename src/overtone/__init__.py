@@ -32,6 +32,7 @@ NAMES = {
     "inference.schedules": "planned warm_up_and_decay",
     "inference.neighbours": "fit_neighbours from_neighbours with_tested_scale",
     "inference.predictions": "predict elbo sample_functions",
+    "inference.updating": "with_more_points with_more_rows",
     "inference.varying": "with_varying_noise",
     "numerics.linalg": "AbstractPSDOperator Dense DiagonalPlusLowRank",
     "numerics.params": "Fixed Param Positive unwrap",

@@ -139,6 +139,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("--samples", type=int, default=0, help="number of draws of the target, each of which becomes a column")
     evaluate = add_command("evaluate", "Compare predictions with a table that contains the target.")
     evaluate.add_argument("--json", action="store_true", help="print JSON")
+    update = add_command("update", "Let a model take in new rows, without those that it was fitted to.")
+    update.add_argument("--out", default="", help="where to save the model (default: over the one that is given)")
     report = add_command("report", "Write a page for the browser about a model and a table that contains the target.")
     report.add_argument("--out", default="report.html", help="the page to write (default: %(default)s)")
     add_command("info", "Describe a model file.", table=False)

@@ -190,6 +190,14 @@ def evaluate(arguments: argparse.Namespace) -> None:
         loading.print_scores(scores)
 
 
+def update(arguments: argparse.Namespace) -> None:
+    """Let a model take in the rows of a table, and save it."""
+    model, _, rows = loading.load_model_and_rows(arguments.model, arguments.table)
+    out = arguments.out or arguments.model
+    model.update(rows.X, rows.y, **rows.keywords).save(out)
+    print(f"{len(rows)} new rows\nWritten: {out}")
+
+
 def report(arguments: argparse.Namespace) -> None:
     """Write a page about a model and its predictions of a table."""
     model, encoder, rows = loading.load_model_and_rows(arguments.model, arguments.table)

@@ -81,6 +81,15 @@ def renewed(neighbours: Neighbours, model: DeepGP, key: Any, rows: Rows, seed: i
     return tuple(process and with_rows(process, rows.X, z) for process, z in zip(neighbours, scores, strict=True))
 
 
+def extended(neighbours: Neighbours, model: DeepGP, key: Any, rows: Rows) -> Neighbours:
+    """Return the same GPs with the scores of further rows."""
+    scores = normal_scores(model, key, rows).T
+    return tuple(
+        process and with_rows(process, np.concatenate([process.inputs, rows.X]), np.concatenate([process.scores, z]))
+        for process, z in zip(neighbours, scores, strict=True)
+    )
+
+
 def some_rows(rows: Rows, most: int, seed: int) -> Rows:
     """Return at most so many random rows."""
     if len(rows.X) <= most:

@@ -30,6 +30,7 @@ from overtone.inference.output_layer import output_sums, with_output_from_rows
 from overtone.inference.predictions import bound
 from overtone.inference.quasi_newton import fit_quasi_newton
 from overtone.inference.schedules import plain_adam, planned_adam
+from overtone.inference.updating import with_more_points, with_more_rows
 from overtone.numerics.compiling import one_blas_thread
 from overtone.numerics.params import unwrap
 from overtone.version import __version__
@@ -130,6 +131,17 @@ def refitted(plan: Plan, model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:
             chosen = np.sort(np.random.default_rng(plan.seed).choice(len(X), most, replace=False))
             rows = Rows(X[chosen], y[chosen])
         return with_output_from_rows(model, key, *rows)
+
+
+def updated(plan: Plan, model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:
+    """Return a trained model that knows these rows besides its own; an exact GP has them as inducing points, too."""
+    with jax.enable_x64(True), one_blas_thread():
+        if plan.exact_kernel and len(model.layers) == 1:
+            points = np.asarray(unwrap(model.output.features).Z, X.dtype)  # pyright: ignore
+            new = np.array([row for row in np.unique(X, axis=0) if not (points == row).all(axis=1).any()])
+            room = EXACT.max_rows - len(points)
+            model = with_more_points(model, new[:room].reshape(-1, X.shape[1]))
+        return with_more_rows(model, X, y, key=jax.random.key(plan.seed))
 
 
 class _Stages:

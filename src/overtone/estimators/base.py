@@ -15,12 +15,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from overtone.autopilot.config import PARAMETERS, Config
-from overtone.autopilot.local import Neighbours, of_neighbours, renewed
+from overtone.autopilot.local import Neighbours, extended, of_neighbours, renewed
 from overtone.autopilot.plan import plan
-from overtone.autopilot.train import Run, refitted, train
+from overtone.autopilot.train import Run, refitted, train, updated
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
-from overtone.estimators.ranges import count_outside, warn_of_rows_outside
+from overtone.estimators.ranges import TRAINED, count_outside, warn_of_rows_outside
 from overtone.estimators.saving import restored, stored
 from overtone.gp import diagnostics
 from overtone.gp.maps import unit_interval
@@ -54,6 +54,7 @@ class DeepGPEstimator(BaseEstimator):
     y_spread_: np.ndarray  # of numbers, their standard deviations in training
     exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
     means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
+    range_ = TRAINED  # of scaled inputs, beyond which predictions are extrapolated
     neighbours_: Neighbours = ()  # for each output, the GP of what the neighbours of a row know, where it pays
 
     def __init__(self, *arguments: Any, **settings: Any):
@@ -77,7 +78,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def _fit(self, config: Config, X: np.ndarray, Y: np.ndarray, likelihood: str, why: str, checkpoint, stop) -> Self:
         """Train on checked inputs and targets (N, Q) in the model's units, with a likelihood for them."""
-        self.x_scaling_ = checked_scaling("X", unit_interval, X)
+        self.x_scaling_, self.range_ = checked_scaling("X", unit_interval, X), TRAINED
         compiling.keep_compiled_programs()
         compiling.forget_programs_if_many()
         X, Y = self.x_scaling_.columns(X, config.dtype), Y.astype(config.dtype)
@@ -106,6 +107,34 @@ class DeepGPEstimator(BaseEstimator):
         key, rows = jax.random.key(self.config_.random_state), Rows(Z, Y[kept])
         self.neighbours_ = renewed(self.neighbours_, self.model_, key, rows, self.config_.random_state)
         return True
+
+    def update(self, X, y, **exposure: Any) -> Self:
+        """Take new rows in, in seconds, without those that the model was fitted to; its hidden layers stay.
+
+        The output layer is then what it would be if it were fitted to all rows again. Where neighbours are asked, they
+        take the new rows in, and the output layer stays as well, since their scores belong to it. Features know little
+        outside the range that they were trained in; neighbours and the exact GPs of small tables learn there, too.
+        """
+        Y, values = self._targets(X, y, **exposure), self.inputs(X)
+        kept = ~np.isnan(values).any(axis=1)
+        if self.plan_.output == "adam":
+            raise ValueError("this model was trained with output='adam', and cannot take in new rows; fit it again.")
+        rows = Rows(self.x_scaling_.columns(values[kept], self.config_.dtype), Y[kept])
+        if not len(rows.X):
+            return self
+        if self.neighbours_ or (self.plan_.exact_kernel and len(self.model_.layers) == 1):
+            self.range_ = np.stack(
+                [np.minimum(self.range_[0], rows.X.min(0)), np.maximum(self.range_[1], rows.X.max(0))]
+            )
+        else:
+            warn_of_rows_outside(count_outside(rows.X), len(rows.X), self.input_names)
+        if self.neighbours_:
+            with jax.enable_x64(True), one_blas_thread():
+                key = jax.random.key(self.config_.random_state)
+                self.neighbours_ = extended(self.neighbours_, self.model_, key, rows)
+        else:
+            self.model_ = updated(self.plan_, self.model_, *rows)
+        return self
 
     @property
     def target_names(self) -> list[str]:
@@ -154,7 +183,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def count_outside(self, X) -> np.ndarray:
         """Return how many rows of X lie outside the range of the training inputs, then how many along each input."""
-        return count_outside(self._inputs(X)[0])  # rows with gaps are zeros
+        return count_outside(self._inputs(X)[0], self.range_)  # rows with gaps are zeros
 
     @property
     def input_names(self) -> list[str]:
@@ -182,7 +211,7 @@ class DeepGPEstimator(BaseEstimator):
     ) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
         if warn:
-            warn_of_rows_outside(count_outside(Z), len(Z), self.input_names)
+            warn_of_rows_outside(count_outside(Z, self.range_), len(Z), self.input_names)
         if corrected and self.neighbours_:
             others = *others, *of_neighbours(self.neighbours_, Z)
         with jax.enable_x64(True), one_blas_thread():

@@ -9,18 +9,19 @@ import warnings
 import numpy as np
 
 TOLERANCE = 0.05  # of the range of an input
+TRAINED = np.array([[0.0], [1.0]])  # scaled inputs
 
 
 class OutsideRangeWarning(UserWarning):
     """Some rows lie outside the range of the training inputs."""
 
 
-def count_outside(Z: np.ndarray) -> np.ndarray:
-    """Return how many rows of scaled inputs (N, D) lie outside [0, 1], the training range, then how many by each input.
+def count_outside(Z: np.ndarray, known: np.ndarray = TRAINED) -> np.ndarray:
+    """Return how many rows of scaled inputs (N, D) lie outside a range (2, D), then how many by each input.
 
     A constant column has no range, and 1/2 of its unit takes its place.
     """
-    outside = (Z < -TOLERANCE) | (Z > 1 + TOLERANCE)
+    outside = (Z < known[0] - TOLERANCE) | (Z > known[1] + TOLERANCE)
     return np.concatenate([[np.sum(outside.any(axis=1))], np.sum(outside, axis=0)])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from overtone.autopilot.config import Config
 from overtone.autopilot.record import Plan
 from overtone.estimators.arguments import encoding, tuples
+from overtone.estimators.ranges import TRAINED
 from overtone.gp.maps import Affine
 from overtone.gp.model import DeepGP
 from overtone.gp.neighbours import NeighbourGP
@@ -23,7 +24,7 @@ def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[st
     nearby, more = described(model.neighbours_ if neighbours else (), "neighbours")
     arrays |= more
     arrays |= {"x_scaling_.shift": model.x_scaling_.shift, "x_scaling_.scale": model.x_scaling_.scale}
-    arrays["history_.loss"] = model.history_.loss
+    arrays |= {"history_.loss": model.history_.loss, "range_": np.asarray(model.range_, float)}
     arrays |= {} if model.means_ is None else {"means_": model.means_}
     about = {
         "estimator": type(model).__name__,
@@ -48,7 +49,9 @@ def restored(kind: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) ->
     model.x_scaling_ = Affine(arrays["x_scaling_.shift"], arrays["x_scaling_.scale"])
     if not (model.x_scaling_.shift.ndim == 1 and np.all(np.isfinite(model.x_scaling_(np.float64(0))))):
         raise files.FileError("its inputs cannot be scaled.")
-    model.means_ = arrays.get("means_")
+    model.means_, model.range_ = arrays.get("means_"), arrays.get("range_", TRAINED)
+    if not (model.range_.shape in ((2, 1), (2, len(model.x_scaling_.shift))) and np.all(np.isfinite(model.range_))):
+        raise files.FileError("the range of its inputs is not one.")
     model.config_ = Config(**tuples(about["config"]))
     model.config_.validate()
     model.plan_ = Plan.from_json(tuples(about["plan"]))

@@ -62,7 +62,7 @@ def with_varying_noise(
         return bool(np.sum(gains) >= max(min_nats, standard_errors * np.std(gains) * len(gains) ** 0.5))
 
     parts = (np.asarray(part, float) for part in quickly_compiled(_before_rows)(model, X))
-    layer, starts = KnownLayer(*parts), np.log(np.asarray(unwrap(model).likelihood.noise, float))
+    layer, starts = KnownLayer(*parts), np.log(np.asarray(unwrap(model.likelihood).reference, float))
     targets = [np.asarray(target, float) for target in (y - layer.offset).T]
     several = NUM_FOLDS * len(X) * len(layer.A) ** 2 < MAX_FOLD_PRODUCTS
     order = np.argsort(targets[0], kind="stable")  # so that folds do not depend on the order of rows
@@ -167,7 +167,8 @@ def tested(layer: KnownLayer, target: np.ndarray, start: float, folds: list[np.n
         expected = noise_of(layer, target, start, known, shapes)[2]
         mean, var = layer.posterior(target, np.exp(expected), known)
         rows.append((expected[fold], (target - mean)[fold], (var + layer.residual)[fold]))
-    return Tested(level, weight, *map(np.concatenate, zip(*rows, strict=True)))
+    expected, left, spread = map(np.concatenate, zip(*rows, strict=True))
+    return Tested(level, weight, expected, left, spread)
 
 
 def noise_of(
@@ -178,7 +179,7 @@ def noise_of(
     for _ in range(ROUNDS if shapes else 0):
         noise = np.exp(of_rows)
         mean, var = layer.posterior(target, noise, known)
-        left, spread = left_out(*(part[known] for part in (target, mean, var, noise)), layer.residual[known])
+        left, spread = left_out(*(part[known] for part in (target, mean, var, noise, layer.residual)))
         scales = [layer.scales(*shape) for shape in shapes]
         tried = [log_noise(layer.components[known] * scale, left, spread) for scale in scales]
         best = int(np.argmax([found.evidence for found in tried]))
@@ -187,9 +188,7 @@ def noise_of(
     return level, weight, of_rows, chosen
 
 
-def left_out(
-    y: np.ndarray, mean: np.ndarray, var: np.ndarray, noise: np.ndarray, residual: Any = 0.0
-) -> tuple[np.ndarray, np.ndarray]:
+def left_out(y: np.ndarray, mean: np.ndarray, var: np.ndarray, noise: np.ndarray, residual: np.ndarray):
     """Return the residuals r of rows that are left out of q, and the variances of f there."""
     share = np.clip(1 - var / noise, 1 - MAX_LEVERAGE, 1)
     return (y - mean) / share, var / share + residual
@@ -199,7 +198,8 @@ def log_density(log_noise: np.ndarray, left: np.ndarray, spread: np.ndarray, dev
     """Return log E[N(r; 0, c + exp(h + d e))] of each row."""
     nodes, weights = (NODES, WEIGHTS) if deviation else (NODES[1:2], np.ones(1))
     total = spread + np.exp(log_noise + deviation * nodes[:, None])
-    return logsumexp(-0.5 * (np.log(2 * np.pi * total) + left**2 / total), axis=0, b=weights[:, None])
+    each = -0.5 * (np.log(2 * np.pi * total) + left**2 / total)
+    return np.asarray(logsumexp(each, axis=0, b=weights[:, None]))
 
 
 class LogNoise(NamedTuple):
