@@ -18,6 +18,7 @@ import numpy as np
 import optax
 from jaxtyping import PRNGKeyArray
 
+from overtone.inference.devices import anywhere, everywhere, shared
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.numerics.compiling import jitted, one_blas_thread
 from overtone.numerics.params import trainable
@@ -131,11 +132,11 @@ class Training:
     @property
     def model(self) -> Any:
         """The model of this moment or, at the end, the one that a callback has kept."""
-        return self.kept[0] if self.kept else eqx.combine(self.state[0], self.static)
+        return self.kept[0] if self.kept else anywhere(eqx.combine(self.state[0], self.static))
 
     @property
     def objective_state(self) -> Any:
-        return self.kept[1] if self.kept else self.state[2]
+        return self.kept[1] if self.kept else anywhere(self.state[2])
 
     def advance(self, probe: bool = False) -> None:
         """Do the steps of one turn, or none of them if one leads where there is no finite loss.
@@ -146,8 +147,9 @@ class Training:
         # Arrays, not Python numbers: those would be constants of the compiled loop.
         span = np.asarray([self.step, self.step + count, self.steps])
         told = jax.device_put((span, np.asarray(self.factor), np.full(self.chunk, np.nan)))
-        given = self.state, self.static, self.objective, self.optim, self.key
-        state, losses, finite = jitted(_run)(*given, *told, self.batches.take(self.step, self.chunk))
+        given = everywhere((self.state, self.static, self.objective, self.optim, self.key, *told))
+        batches = shared(self.batches.take(self.step, self.chunk), axis=1)
+        state, losses, finite = jitted(_run)(*given, batches)
         losses = np.asarray(losses)
         self.diverged = not (np.isfinite(losses[0]) if probe else finite)
         if not probe:
@@ -222,7 +224,7 @@ class Batches:
         self.arrays = arrays
         self.num_data = len(arrays[0])
         self.batch_size = min(batch_size, self.num_data)
-        self.seed = seed
+        self.order = lru_cache(maxsize=2)(lambda epoch: np.random.default_rng([seed, epoch]).permutation(self.num_data))
 
     def take(self, first: int, num: int) -> tuple[np.ndarray, ...]:
         """The batches of steps first, ..., first + num - 1, stacked along a new leading axis, or one for them all."""
@@ -232,6 +234,5 @@ class Batches:
         epoch, index = np.divmod(position, self.num_data)
         rows = np.empty_like(position)
         for e in range(epoch[0], epoch[-1] + 1):
-            order = np.random.default_rng([self.seed, e]).permutation(self.num_data)
-            rows[epoch == e] = order[index[epoch == e]]
+            rows[epoch == e] = self.order(e)[index[epoch == e]]
         return tuple(a[rows].reshape(num, self.batch_size, *a.shape[1:]) for a in self.arrays)

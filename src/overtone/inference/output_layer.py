@@ -26,6 +26,7 @@ from overtone.gp.likelihoods import AbstractLikelihood, Gaussian
 from overtone.gp.likelihoods.base import expected_log_prob
 from overtone.gp.model import DeepGP
 from overtone.gp.variational import Full, MeanField
+from overtone.inference.devices import shared
 from overtone.numerics.compiling import quickly_compiled
 from overtone.numerics.linalg import cholesky_of_sums, one_by_one
 from overtone.numerics.params import Fixed, unwrap
@@ -120,7 +121,7 @@ def output_sums(model: DeepGP, key: PRNGKeyArray, X: np.ndarray, y: np.ndarray) 
         index = np.arange(first, first + rows)  # the last chunk is filled up with rows of weight 0
         chunk = tuple(a[np.minimum(index, len(X) - 1)] for a in (X, y))
         weights = (index < len(X)).astype(float)
-        return _sums_of_chunk(model, jax.random.fold_in(key, first), chunk, weights, draws, exact)
+        return _sums_of_chunk(model, jax.random.fold_in(key, first), *shared((chunk, weights)), draws, exact)
 
     return reduce(lambda a, b: jax.tree.map(jnp.add, a, b), map(sums, range(0, len(X), rows)))
 

@@ -20,6 +20,7 @@ from overtone.gp.model import DeepGP, columns
 from overtone.gp.neighbours import mixed
 from overtone.gp.pathwise import draw_paths, follow
 from overtone.gp.predictive.mixture import Corrected, change_of_density
+from overtone.inference.devices import shared
 from overtone.numerics.compiling import compiled, one_blas_thread, quickly_compiled
 from overtone.numerics.params import unwrap
 
@@ -95,7 +96,7 @@ def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) 
 
     Chunks are computed side by side, since one of them does not keep all cores busy.
     """
-    rows = max(1, min(CHUNK_ROWS, CHUNK_PRODUCTS // draws))
+    rows = max(1, min(CHUNK_ROWS, CHUNK_PRODUCTS // draws)) * len(jax.local_devices())
     wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 
     def of_chunk(first: int) -> Any:
@@ -103,7 +104,7 @@ def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) 
         size = len(chunk[0])
         padded = [np.concatenate([c, np.repeat(c[-1:], rows - size, axis=0)]) for c in chunk]
         with jax.enable_x64(wide):  # a thread has settings of its own
-            return jax.tree.map(lambda leaf: np.asarray(leaf)[..., :size, :], compute(*padded))
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[..., :size, :], compute(*shared(padded)))
 
     starts = range(0, len(arrays[0]), rows)
     parts = [of_chunk(first) for first in starts[:1]]  # compiled once
