@@ -162,3 +162,11 @@ def test_intervals_of_a_small_series_are_as_wide_as_its_noise_is(tmp_path):
     model.save(tmp_path / "model.safetensors")
     again = DeepGPRegressor.load(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(again.predict_quantiles(X_new[:5], [0.1]), model.predict_quantiles(X_new[:5], [0.1]))
+
+
+def test_a_series_without_noise_is_not_too_much_for_the_closed_form(x64):
+    X = np.linspace(0, 1, 120)[:, None]
+    y = np.sin(40 * X[:, 0]) * np.exp(-3 * X[:, 0])
+    model, nats = with_varying_noise(exact(X, y, 1e-6), KEY, X, y[:, None])
+    assert np.all(np.isfinite(nats))
+    assert np.all(np.isfinite(noise_at(model, X)))

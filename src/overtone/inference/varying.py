@@ -24,6 +24,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from overtone.gp.likelihoods import FlexibleNoise, Gaussian
+from overtone.gp.likelihoods.noise import NOISE_FLOOR
 from overtone.gp.model import DeepGP
 from overtone.inference.output_layer import with_output_from_rows
 from overtone.numerics.compiling import quickly_compiled
@@ -100,7 +101,9 @@ class KnownLayer(NamedTuple):
     def posterior(self, target: np.ndarray, noise: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean of f at all rows, and its variance within the features, if some are known with this noise."""
         A = self.A[:, known]
-        factor, lower = cho_factor(np.eye(len(A)) + (A / noise[known]) @ A.T, lower=True, overwrite_a=True)
+        gram = (A / noise[known]) @ A.T
+        rounding = np.finfo(float).eps * np.trace(gram)
+        factor, lower = cho_factor(gram + (1 + rounding) * np.eye(len(A)), lower=True, overwrite_a=True)
         mean = self.A.T @ cho_solve((factor, lower), A @ (target[known] / noise[known]))
         return mean, np.sum(solve_triangular(factor, self.A, lower=True) ** 2, axis=0)
 
@@ -165,7 +168,7 @@ def tested(layer: KnownLayer, target: np.ndarray, start: float, folds: list[np.n
     for fold in folds:
         known = np.setdiff1d(everything, fold)
         expected = noise_of(layer, target, start, known, shapes)[2]
-        mean, var = layer.posterior(target, np.exp(expected), known)
+        mean, var = layer.posterior(target, NOISE_FLOOR + np.exp(expected), known)
         rows.append((expected[fold], (target - mean)[fold], (var + layer.residual)[fold]))
     expected, left, spread = map(np.concatenate, zip(*rows, strict=True))
     return Tested(level, weight, expected, left, spread)
@@ -177,7 +180,7 @@ def noise_of(
     """Return the log noise that known rows ask for: its level, its weight, its values at all rows, and its shape."""
     level, weight, of_rows, chosen = start, np.zeros(len(layer.A)), np.full(len(target), start), shapes
     for _ in range(ROUNDS if shapes else 0):
-        noise = np.exp(of_rows)
+        noise = NOISE_FLOOR + np.exp(of_rows)
         mean, var = layer.posterior(target, noise, known)
         left, spread = left_out(*(part[known] for part in (target, mean, var, noise, layer.residual)))
         scales = [layer.scales(*shape) for shape in shapes]
@@ -197,7 +200,7 @@ def left_out(y: np.ndarray, mean: np.ndarray, var: np.ndarray, noise: np.ndarray
 def log_density(log_noise: np.ndarray, left: np.ndarray, spread: np.ndarray, deviation: float = 0.0) -> np.ndarray:
     """Return log E[N(r; 0, c + exp(h + d e))] of each row."""
     nodes, weights = (NODES, WEIGHTS) if deviation else (NODES[1:2], np.ones(1))
-    total = spread + np.exp(log_noise + deviation * nodes[:, None])
+    total = spread + NOISE_FLOOR + np.exp(log_noise + deviation * nodes[:, None])
     each = -0.5 * (np.log(2 * np.pi * total) + left**2 / total)
     return np.asarray(logsumexp(each, axis=0, b=weights[:, None]))
 
@@ -221,9 +224,10 @@ def log_noise(P: Float[np.ndarray, "N K"], left: np.ndarray, spread: np.ndarray)
     def derivatives(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the slopes of the rows, and the precision of w by their Fisher information."""
         noise = np.exp(start + design @ w)
-        share = noise / (spread + noise)
+        total = spread + NOISE_FLOOR + noise
+        share = noise / total
         precision = np.eye(len(w)) + design.T @ (0.5 * share[:, None] ** 2 * design)
-        return 0.5 * share * (left**2 / (spread + noise) - 1), precision
+        return 0.5 * share * (left**2 / total - 1), precision
 
     w = np.zeros(design.shape[1])
     current = value(w)
