@@ -20,7 +20,15 @@ from overtone.autopilot.plan import plan
 from overtone.autopilot.train import Run, refitted, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
-from overtone.estimators.ranges import count_outside, warn_of_rows_outside
+from overtone.estimators.ranges import (
+    OutsideRangeWarning,
+    UnseenCategoryWarning,
+    counted,
+    is_outside,
+    outside_sentence,
+    unseen_sentence,
+    warn_if,
+)
 from overtone.estimators.saving import restored, stored
 from overtone.gp import diagnostics
 from overtone.gp.maps import unit_interval
@@ -100,7 +108,7 @@ class DeepGPEstimator(BaseEstimator):
         exact = self.plan_.exact_kernel and len(self.model_.layers) == 1
         scaling = unit_interval(values[kept]) if exact else self.x_scaling_
         Z = scaling.columns(values[kept], self.config_.dtype)
-        if self.plan_.output == "adam" or count_outside(Z)[0]:
+        if self.plan_.output == "adam" or is_outside(Z).any():
             return False
         self.model_, self.x_scaling_ = refitted(self.plan_, self.model_, Z, Y[kept]), scaling
         key, rows = jax.random.key(self.config_.random_state), Rows(Z, Y[kept])
@@ -154,7 +162,11 @@ class DeepGPEstimator(BaseEstimator):
 
     def count_outside(self, X) -> np.ndarray:
         """Return how many rows of X lie outside the range of the training inputs, then how many along each input."""
-        return count_outside(self._inputs(X)[0])  # rows with gaps are zeros
+        return counted(self.is_outside(X))
+
+    def is_outside(self, X) -> np.ndarray:
+        """Return which inputs (N, D) of the rows of X lie outside the range of the training inputs."""
+        return is_outside(self._inputs(X)[0])  # rows with gaps are zeros
 
     @property
     def input_names(self) -> list[str]:
@@ -182,7 +194,10 @@ class DeepGPEstimator(BaseEstimator):
     ) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
         if warn:
-            warn_of_rows_outside(count_outside(Z), len(Z), self.input_names)
+            warn_if(outside_sentence(counted(is_outside(Z)), len(Z), self.input_names), OutsideRangeWarning)
+        if warn and self.encoder_ is not None and hasattr(X, "columns"):
+            counts = counted(self.encoder_.unseen(encoding().as_frame(X)))
+            warn_if(unseen_sentence(counts, len(Z), self.encoder_.categories), UnseenCategoryWarning)
         if corrected and self.neighbours_:
             others = *others, *of_neighbours(self.neighbours_, Z)
         with jax.enable_x64(True), one_blas_thread():

@@ -1,4 +1,4 @@
-"""Rows outside the range of the training inputs, where predictions are extrapolated.
+"""Rows outside the range of the training inputs, where predictions are extrapolated, and with categories unknown to it.
 
 A row is outside if one of its inputs is, by more than a small share of the range: the largest value of another sample
 from the same source lies a hair outside more often than not.
@@ -15,29 +15,48 @@ class OutsideRangeWarning(UserWarning):
     """Some rows lie outside the range of the training inputs."""
 
 
-def count_outside(Z: np.ndarray) -> np.ndarray:
-    """Return how many rows of scaled inputs (N, D) lie outside [0, 1], the training range, then how many by each input.
+class UnseenCategoryWarning(UserWarning):
+    """Some rows have categories that no training row has."""
+
+
+def is_outside(Z: np.ndarray) -> np.ndarray:
+    """Return which scaled inputs (N, D) lie outside [0, 1], the training range.
 
     A constant column has no range, and 1/2 of its unit takes its place.
     """
-    outside = (Z < -TOLERANCE) | (Z > 1 + TOLERANCE)
-    return np.concatenate([[np.sum(outside.any(axis=1))], np.sum(outside, axis=0)])
+    return (Z < -TOLERANCE) | (Z > 1 + TOLERANCE)
 
 
-def sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
-    """Return what `count_outside` found in words, or nothing if all rows are inside."""
+def counted(flags: np.ndarray) -> np.ndarray:
+    """Return how many rows of flags (N, D) have any, then how many have each."""
+    return np.concatenate([[np.sum(flags.any(axis=1))], np.sum(flags, axis=0)])
+
+
+def outside_sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
+    """Return in words how many rows are outside the training range, or nothing if all rows are inside."""
     if not counts[0]:
         return ""
-    worst = names[int(np.argmax(counts[1:]))]
-    others = int(np.sum(counts[1:] > 0)) - 1
-    where = f"{worst!r} and {others} other inputs" if others > 1 else f"{worst!r}" + " and another input" * others
+    where = _where(counts[1:], names, "input")
     return (
         f"{counts[0]} of {num_rows} rows lie outside the range of the training inputs (by {where}); predictions there "
         f"are extrapolated."
     )
 
 
-def warn_of_rows_outside(counts: np.ndarray, num_rows: int, names: list[str]) -> None:
-    """Warn whoever called the estimator if rows lie outside."""
-    if text := sentence(counts, num_rows, names):
-        warnings.warn(text, OutsideRangeWarning, stacklevel=4)
+def unseen_sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
+    """Return in words how many rows have categories that no training row has, or nothing if there are none."""
+    if not counts[0]:
+        return ""
+    where = _where(counts[1:], names, "column")
+    return f"{counts[0]} of {num_rows} rows have categories that no training row has (in {where}); trust them less."
+
+
+def _where(counts: np.ndarray, names: list[str], noun: str) -> str:
+    worst, others = names[int(np.argmax(counts))], int(np.sum(counts > 0)) - 1
+    return f"{worst!r} and {others} other {noun}s" if others > 1 else f"{worst!r}" + f" and another {noun}" * others
+
+
+def warn_if(text: str, category: type[Warning]) -> None:
+    """Warn whoever called the estimator, if there is anything to say."""
+    if text:
+        warnings.warn(text, category, stacklevel=4)

@@ -8,6 +8,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length
 
+from overtone.autopilot.config import Config
 from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.estimators.arguments import checked_scaling, name_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
@@ -61,8 +62,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         Y, exposure = Y[rows], None if exposure is None else np.asarray(exposure)[rows]
         if (empty := np.isnan(Y).all(axis=0)).any():
             raise ValueError(f"column {int(np.argmax(empty))} of y has no value at all; leave it out.")
-        free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
-        likelihood = "negative-binomial" if free and (exposure is not None or _small_counts(Y)) else config.likelihood
+        likelihood = likelihood_of(config, Y, exposure is not None)
         counts = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts
         if exposure is not None and not counts:
             raise ValueError(f"an exposure belongs to counts, but likelihood={config.likelihood!r} is not for counts.")
@@ -217,6 +217,12 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def _shape(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
         return values.squeeze(axis) if self.single_output_ else values
+
+
+def likelihood_of(config: Config, Y: np.ndarray, exposed: bool) -> str:
+    """Return the likelihood that a config asks for; where it leaves this open, counts have one of their own."""
+    free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
+    return "negative-binomial" if free and (exposed or _small_counts(Y)) else config.likelihood
 
 
 def _small_counts(Y: np.ndarray) -> bool:

@@ -1,0 +1,99 @@
+"""Say in a line what a column was taken for, and how to change it, so that nothing is misread silently."""
+
+import numpy as np
+import polars as pl
+
+from overtone.autopilot.names import LIKELIHOODS, part
+from overtone.tables.columns import MAX_CATEGORIES, NUM_HASHES, Column
+from overtone.tables.numbers import PLAIN, NumberStyle
+
+MAX_EXACT = 2**53  # above which double precision does not tell whole numbers apart
+MAX_LEVELS_SHOWN = 3
+MICROSECONDS_PER_DAY = 86_400_000_000
+
+
+def column_notice(column: Column, series: pl.Series) -> str:
+    """Return what a column of inputs was taken for, and how to change it."""
+    values = column.encode(series)
+    gaps = int(np.isnan(values).any(axis=1).sum())
+    text = f"{column.name}: {_DESCRIPTIONS[column.kind](column, series, values[:, 0])}"
+    return text + f"; {gaps} missing" * bool(gaps)
+
+
+def target_notice(column: Column, values: np.ndarray, likelihood: str) -> str:
+    """Return what a target was taken for, and how to change it; `likelihood` is the one that a fit takes."""
+    named = f"target {column.name}"
+    if column.kind == "category":
+        classes = sorted({str(value) for value in values if value is not None})
+        change = "; --likelihood gaussian for numbers" * _all_numbers(classes)
+        return f"{named}: {len(classes)} classes ({_some(classes)}){change}"
+    counts = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts
+    known = values[~np.isnan(values)]
+    few = np.all(known == np.floor(known)) and len(np.unique(known)) <= MAX_CATEGORIES
+    classes = "bernoulli" if len(np.unique(known)) == 2 else "softmax"
+    kind = "counts" if counts else "numbers"
+    return (
+        f"{named}: {kind} {_range(known)}{_style(column)}"
+        + f", {likelihood.replace('-', ' ')}" * (likelihood != "auto")
+        + f"; --likelihood {classes} for classes" * few
+        + ", gaussian for other numbers" * (few and counts)
+    )
+
+
+def _number(column: Column, series: pl.Series, values: np.ndarray) -> str:
+    known = values[~np.isnan(values)]
+    text = f"numbers {_range(known)}{_style(column)}"
+    if np.any(np.abs(known) > MAX_EXACT) and np.all(known == np.floor(known)):
+        text += ", of which the 16 leading digits count; --drop it if it is an id"
+    words = series.cast(pl.String).str.strip_chars()
+    if series.dtype == pl.String and words.str.contains(r"^0\d+$").any():
+        return text + ", whose leading zeros do not count; --categorical for codes, such as zip codes"
+    few = len(np.unique(known)) <= MAX_CATEGORIES and len(known) and np.all(known == np.floor(known))
+    return text + "; --categorical for categories" * bool(few)
+
+
+def _time(column: Column, series: pl.Series, values: np.ndarray) -> str:
+    days = column.days(series)[1]
+    low, high = (np.datetime64(round(day * MICROSECONDS_PER_DAY), "us") for day in (np.nanmin(days), np.nanmax(days)))
+    where = f" in {column.zone}" * bool(column.zone) + ", in the local time of its offsets" * column.format.endswith(
+        "%z"
+    )
+    text = f"dates{f' like {column.format}' * bool(column.format)} from {_clock(low)} to {_clock(high)}{where}"
+    parts = f" ({', '.join(('trend', *column.parts))})"
+    return text + parts + "; --no-calendar for the trend alone" * bool(column.parts)
+
+
+def _category(column: Column, series: pl.Series, values: np.ndarray) -> str:
+    text = f"{len(column.levels)} categories ({_some(column.levels)})"
+    return text + f", each a random point of {NUM_HASHES} inputs" * column.hashed
+
+
+def _boolean(column: Column, series: pl.Series, values: np.ndarray) -> str:
+    return "yes or no"
+
+
+_DESCRIPTIONS = {"number": _number, "time": _time, "category": _category, "boolean": _boolean}
+
+
+def _range(known: np.ndarray) -> str:
+    return f"{known.min():.15g} to {known.max():.15g}"
+
+
+def _clock(time: np.datetime64) -> str:
+    text = str(time.astype("datetime64[s]")).replace("T", " ")
+    return text.removesuffix(" 00:00:00")
+
+
+def _style(column: Column) -> str:
+    if NumberStyle(column.decimal, column.thousands) == PLAIN:
+        return ""
+    thousands = f", thousands as in 1{column.thousands}000" if column.thousands else ""
+    return f" (decimals as in 1{column.decimal}5{thousands})"
+
+
+def _some(levels) -> str:
+    return ", ".join(map(str, levels[:MAX_LEVELS_SHOWN])) + ", ..." * (len(levels) > MAX_LEVELS_SHOWN)
+
+
+def _all_numbers(labels: list[str]) -> bool:
+    return not pl.Series(labels, dtype=pl.String).cast(pl.Float64, strict=False).null_count()
