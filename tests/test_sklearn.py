@@ -218,7 +218,7 @@ def target_with(value):
 BAD = {
     "nan in X": (quick(), with_value(np.nan), Y, "Input X contains NaN"),
     "infinity in X": (quick(), with_value(np.inf), Y, "Input X contains infinity"),
-    "nan in y": (quick(), X, target_with(np.nan), "Input y contains NaN"),
+    "no y": (quick(), X, np.nan * Y, "y has no value at all"),
     "infinity in y": (quick(), X, target_with(-np.inf), "Input y contains infinity"),
     "no rows": (quick(), X[:0], Y[:0], "0 sample"),
     "one row": (quick(), X[:1], Y[:1], "minimum of 2 is required"),

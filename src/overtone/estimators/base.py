@@ -37,7 +37,7 @@ from overtone.inference.objective import Rows
 from overtone.numerics import compiling
 from overtone.numerics.compiling import one_blas_thread
 from overtone.storage import files
-from overtone.tables.gaps import count_missing, filled, missing_values_message, with_missing_rows
+from overtone.tables.gaps import filled, missing_cells, missing_values_message, with_missing_rows
 
 log = logging.getLogger(__name__)
 DIAGNOSED_ROWS = 10_000  # at most
@@ -231,7 +231,7 @@ class DeepGPEstimator(BaseEstimator):
         if self.encoder_ is not None and hasattr(X, "columns"):
             X = self.encoder_.encode(encoding().as_frame(X))
         if missing == "error" and hasattr(X, "columns"):
-            counts = {str(name): count_missing(np.asarray(X[name])) for name in X.columns}
+            counts = {str(name): int(missing_cells(np.asarray(X[name])).sum()) for name in X.columns}
             if any(counts.values()):
                 raise ValueError(missing_values_message(counts))
         return validate_data(self, X, *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings)
