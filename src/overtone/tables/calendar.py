@@ -45,6 +45,15 @@ def utc_and_local_days(dates: pl.Series, zone: str, offsets: bool, words: pl.Ser
     return [series.dt.epoch("us").cast(pl.Float64).to_numpy() / MICROSECONDS_PER_DAY for series in (utc, local)]
 
 
+def is_zone(name: str) -> bool:
+    """Return whether this is the name of a time zone, or empty."""
+    try:
+        pl.Series([], dtype=pl.Datetime("us", name or None))
+    except pl.exceptions.PolarsError:
+        return False
+    return True
+
+
 def varying_parts(days: np.ndarray) -> tuple[str, ...]:
     """Return the calendar parts in which the rows differ, and which repeat at least once over the range of dates.
 

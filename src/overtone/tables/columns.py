@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from overtone.tables.calendar import CALENDAR_PARTS, utc_and_local_days, varying_parts
+from overtone.tables.calendar import CALENDAR_PARTS, is_zone, utc_and_local_days, varying_parts
 from overtone.tables.dates import infer_date_format, infer_number_format, parse_dates
 from overtone.tables.errors import CellError, TableError
 from overtone.tables.numbers import MISSING_WORDS, STYLES, NumberStyle, clean_words, find_style
@@ -68,7 +68,7 @@ class Column:
         """Check what may come from a file."""
         words = (self.name, self.format, self.zone, *self.levels, *self.parts, *self.na)
         known = self.kind in KINDS and set(self.parts) <= set(CALENDAR_PARTS) and self._style in STYLES
-        if not known or not all(isinstance(word, str) for word in words):
+        if not known or not all(isinstance(word, str) for word in words) or not is_zone(self.zone):
             raise TableError(f"the meaning of the column {self.name!r:.50} is not one that a column can have.")
 
     @property

@@ -4,12 +4,12 @@ import numpy as np
 import polars as pl
 
 from overtone.autopilot.names import LIKELIHOODS, part
+from overtone.tables.calendar import MICROSECONDS_PER_DAY
 from overtone.tables.columns import MAX_CATEGORIES, NUM_HASHES, Column
 from overtone.tables.numbers import PLAIN, NumberStyle
 
-MAX_EXACT = 2**53  # above which double precision does not tell whole numbers apart
+MAX_EXACT = 2**53  # from which on double precision does not tell whole numbers apart
 MAX_LEVELS_SHOWN = 3
-MICROSECONDS_PER_DAY = 86_400_000_000
 
 
 def column_notice(column: Column, series: pl.Series) -> str:
@@ -27,38 +27,31 @@ def target_notice(column: Column, values: np.ndarray, likelihood: str) -> str:
         classes = sorted({str(value) for value in values if value is not None})
         change = "; --likelihood gaussian for numbers" * _all_numbers(classes)
         return f"{named}: {len(classes)} classes ({_some(classes)}){change}"
-    counts = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts
-    known = values[~np.isnan(values)]
-    few = np.all(known == np.floor(known)) and len(np.unique(known)) <= MAX_CATEGORIES
-    classes = "bernoulli" if len(np.unique(known)) == 2 else "softmax"
-    kind = "counts" if counts else "numbers"
-    return (
-        f"{named}: {kind} {_range(known)}{_style(column)}"
-        + f", {likelihood.replace('-', ' ')}" * (likelihood != "auto")
-        + f"; --likelihood {classes} for classes" * few
-        + ", gaussian for other numbers" * (few and counts)
-    )
+    counts, known = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts, values[~np.isnan(values)]
+    text = f"{named}: {'counts' if counts else 'numbers'} {_range(known)}{_style(column)}"
+    text += f", {likelihood.replace('-', ' ')}" * (likelihood != "auto")
+    if not _are_few_and_whole(known):
+        return text
+    text += f"; --likelihood {'bernoulli' if len(np.unique(known)) == 2 else 'softmax'} for classes"
+    return text + ", gaussian for other numbers" * counts
 
 
 def _number(column: Column, series: pl.Series, values: np.ndarray) -> str:
     known = values[~np.isnan(values)]
     text = f"numbers {_range(known)}{_style(column)}"
-    if np.any(np.abs(known) > MAX_EXACT) and np.all(known == np.floor(known)):
-        text += ", of which the 16 leading digits count; --drop it if it is an id"
-    words = series.cast(pl.String).str.strip_chars()
-    if series.dtype == pl.String and words.str.contains(r"^0\d+$").any():
+    if np.any(np.abs(known) >= MAX_EXACT) and np.all(known == np.floor(known)):
+        return text + ", of which the 16 leading digits count; --drop it if it is an id"
+    if series.dtype == pl.String and series.str.contains(r"^\s*0\d+\s*$").any():
         return text + ", whose leading zeros do not count; --categorical for codes, such as zip codes"
-    few = len(np.unique(known)) <= MAX_CATEGORIES and len(known) and np.all(known == np.floor(known))
-    return text + "; --categorical for categories" * bool(few)
+    return text + "; --categorical for categories" * _are_few_and_whole(known)
 
 
 def _time(column: Column, series: pl.Series, values: np.ndarray) -> str:
     days = column.days(series)[1]
-    low, high = (np.datetime64(round(day * MICROSECONDS_PER_DAY), "us") for day in (np.nanmin(days), np.nanmax(days)))
-    where = f" in {column.zone}" * bool(column.zone) + ", in the local time of its offsets" * column.format.endswith(
-        "%z"
-    )
-    text = f"dates{f' like {column.format}' * bool(column.format)} from {_clock(low)} to {_clock(high)}{where}"
+    first, last = (_clock(day) for day in (np.nanmin(days), np.nanmax(days)))
+    where = f" in {column.zone}" if column.zone else ""
+    where += ", in the local time of its offsets" if column.format.endswith("%z") else ""
+    text = f"dates{f' like {column.format}' * bool(column.format)} from {first} to {last}{where}"
     parts = f" ({', '.join(('trend', *column.parts))})"
     return text + parts + "; --no-calendar for the trend alone" * bool(column.parts)
 
@@ -75,13 +68,17 @@ def _boolean(column: Column, series: pl.Series, values: np.ndarray) -> str:
 _DESCRIPTIONS = {"number": _number, "time": _time, "category": _category, "boolean": _boolean}
 
 
+def _are_few_and_whole(known: np.ndarray) -> bool:
+    return len(np.unique(known)) <= MAX_CATEGORIES and bool(np.all(known == np.floor(known)))
+
+
 def _range(known: np.ndarray) -> str:
     return f"{known.min():.15g} to {known.max():.15g}"
 
 
-def _clock(time: np.datetime64) -> str:
-    text = str(time.astype("datetime64[s]")).replace("T", " ")
-    return text.removesuffix(" 00:00:00")
+def _clock(days: float) -> str:
+    time = np.datetime64(round(days * MICROSECONDS_PER_DAY), "us").astype("datetime64[s]")
+    return str(time).replace("T", " ").removesuffix(" 00:00:00")
 
 
 def _style(column: Column) -> str:

@@ -1,7 +1,8 @@
 """Read numbers as people write them: 1234.5, 1,234.5, 1.234,5, 1 234,5 and 1'234.5, and the words for missing values.
 
-A column has one style. It is the plain one if all cells can be read so, and otherwise the one that all cells follow.
-Where cells follow two styles with different results, such as 1,234 without any other hint, the user is asked.
+A column has one style. It is the plain one if all cells can be read so, and otherwise the one that all cells follow:
+1234 has no place beside 1 000. Where cells follow two styles with different results, such as 1,234 without any other
+hint, the user is asked.
 """
 
 import re
@@ -29,8 +30,8 @@ class NumberStyle:
         """Return words as floats, with null for missing values and for text that is not a number."""
         if self != PLAIN:
             group, point = re.escape(self.thousands), re.escape(self.decimal)
-            whole = rf"\d{{1,3}}(?:{group}\d{{3}})+|\d+" if group else r"\d+"
-            number = rf"^[+-]?(?:(?:{whole})(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?$"
+            whole = rf"\d{{1,3}}(?:{group}\d{{3}})*" if group else r"\d+"
+            number = rf"^[+-]?(?:{whole}(?:{point}\d*)?|{point}\d+)(?:[eE][+-]?\d+)?$"
             words = words.str.replace_all(NO_BREAK_SPACES, " ")
             words = words.set(~words.str.contains(number), None)
             words = words.str.replace_all(self.thousands, "", literal=True) if group else words

@@ -31,7 +31,7 @@ def infer_target(series: pl.Series, likelihood: str, hints: ColumnHints = NO_HIN
 def class_labels(series: pl.Series, na: tuple[str, ...] = ()) -> np.ndarray:
     """Return the labels of a target as words, with None for missing values."""
     words = clean_words(series, MISSING_WORDS, na)
-    distinct = words.drop_nulls().unique()
+    distinct = words.drop_nulls().unique(maintain_order=True)
     if not distinct.len():
         raise TableError(f"the target {series.name!r} has no values.")
     if series.dtype == pl.String and infer_date_format(words):
