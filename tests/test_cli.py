@@ -77,7 +77,18 @@ def test_predictions_go_beside_the_columns_and_do_not_depend_on_their_order(fold
     done = run("predict", "model.safetensors", "new.parquet", "--out", "p.csv", "--quantiles", "0.1,0.5", folder=folder)
     assert done.returncode == 0, done.stderr
     found, new = pl.read_csv(folder / "p.csv"), pl.read_parquet(folder / "new.parquet")
-    assert found.columns == ["x", "town", "y", "mean", "std", "lower", "upper", "quantile_0.1", "quantile_0.5", "outside"]
+    assert found.columns == [
+        "x",
+        "town",
+        "y",
+        "mean",
+        "std",
+        "lower",
+        "upper",
+        "quantile_0.1",
+        "quantile_0.5",
+        "outside",
+    ]
     assert np.all(found["lower"].to_numpy() < found["mean"].to_numpy())
     model = DeepGPRegressor.load(folder / "model.safetensors")
     np.testing.assert_array_equal(found["mean"], model.predict(new))  # from Python, the same to the last bit

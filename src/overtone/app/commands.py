@@ -111,23 +111,24 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
 def predict(arguments: argparse.Namespace) -> None:
     """Write a table with columns of predictions added."""
     model, encoder = loading.load_model(arguments.model, arguments.missing)
-    options, num_rows, num_outside, num_unseen = TextOptions(arguments.delimiter, arguments.encoding), 0, 0, 0
+    options, num_rows = TextOptions(arguments.delimiter, arguments.encoding), 0
+    num_outside, num_unseen = (np.zeros(1 + num, int) for num in (model.n_features_in_, len(encoder.categories)))
     with table_writer(arguments.out) as write:
         for seed, chunk in enumerate(read_chunks(arguments.table, options=options)):
             with loading.located_errors(arguments.table, options, range(num_rows, num_rows + len(chunk))):
                 X, exposure = loading.encode_inputs(encoder, chunk, model.exposure_)
-            there, X = ~np.isnan(X).any(axis=1, keepdims=True), np.nan_to_num(X)
-            outside, unseen = model.is_outside(X) & there, encoder.unseen(chunk) & there
+            gaps, X = np.array(np.isnan(X).any(axis=1)), np.nan_to_num(X)
+            outside, unseen = (flags & ~gaps[:, None] for flags in (model.is_outside(X), encoder.unseen(chunk)))
             columns = _prediction_columns(model, X, arguments, seed, exposure)
             columns["outside"] = outside.any(axis=1) | unseen.any(axis=1)
             if taken := [name for name in columns if name in chunk.columns]:
                 raise TableError(f"{arguments.table}: {quoted_list(taken)} would be replaced; rename it.")
             if arguments.out.endswith(".parquet"):
-                chunk = encoder.with_parsed_numbers(chunk)
-            gaps = pl.Series(~there[:, 0])
-            write(chunk.with_columns([pl.Series(name, values).set(gaps, None) for name, values in columns.items()]))
-            num_rows += len(X)
-            num_outside, num_unseen = num_outside + counted(outside), num_unseen + counted(unseen)
+                chunk = encoder.with_parsed_numbers(chunk, model.exposure_)
+            added = [pl.Series(name, values).set(pl.Series(gaps), None) for name, values in columns.items()]
+            write(chunk.with_columns(added))
+            num_rows, num_outside = num_rows + len(X), num_outside + counted(outside)
+            num_unseen = num_unseen + counted(unseen)
     loading.log_unknown(outside_sentence(num_outside, num_rows, model.input_names))
     loading.log_unknown(unseen_sentence(num_unseen, num_rows, encoder.categories))
     print(f"{num_rows} rows\nWritten: {arguments.out}")

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -80,10 +81,8 @@ def load_model_and_rows(arguments: argparse.Namespace) -> tuple[Any, Encoder, Ro
     with located_errors(arguments.table, options):
         if absent := [name for name in names if name not in frame.columns]:
             raise TableError(f"there is no column {quoted_list(absent)}, which the model predicts.")
-        columns = [
-            encoder.other(name) or (Column(name, "category") if classes else infer_kind(frame[name])) for name in names
-        ]
-        y, known = read_targets(frame, columns)
+        infer = partial(Column, kind="category") if classes else (lambda name: infer_kind(frame[name]))
+        y, known = read_targets(frame, [encoder.other(name) or infer(name) for name in names])
     with located_errors(arguments.table, options, known):
         rows = complete_rows(encoder, frame[known], y, model.exposure_)
         if unknown := [word for word in rows.y if classes and canonical_label(word) not in classes]:

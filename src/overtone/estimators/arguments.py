@@ -34,8 +34,9 @@ def checked_scaling(name: str, make: Callable[[np.ndarray], Affine], values: np.
 def known_rows(y: Any, *others: Any) -> tuple[Any, ...]:
     """Return targets and whatever goes with them, without the rows that have no target at all, and warn of these."""
     values = np.asarray(y)
-    columns = values.reshape(len(values), -1).T if values.ndim in (1, 2) else np.empty((0, 0))
-    missing = np.array([missing_cells(column) for column in columns]).all(axis=0) if columns.size else np.zeros(0, bool)
+    if values.ndim not in (1, 2) or not values.size:
+        return y, *others
+    missing = np.all([missing_cells(column) for column in values.reshape(len(values), -1).T], axis=0)
     if not missing.any():
         return y, *others
     if missing.all():

@@ -20,15 +20,7 @@ from overtone.autopilot.plan import plan
 from overtone.autopilot.train import Run, refitted, train
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
-from overtone.estimators.ranges import (
-    OutsideRangeWarning,
-    UnseenCategoryWarning,
-    counted,
-    is_outside,
-    outside_sentence,
-    unseen_sentence,
-    warn_if,
-)
+from overtone.estimators.ranges import counted, is_outside, warn_of_rows_outside, warn_of_unseen
 from overtone.estimators.saving import restored, stored
 from overtone.gp import diagnostics
 from overtone.gp.maps import unit_interval
@@ -194,10 +186,9 @@ class DeepGPEstimator(BaseEstimator):
     ) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
         if warn:
-            warn_if(outside_sentence(counted(is_outside(Z)), len(Z), self.input_names), OutsideRangeWarning)
+            warn_of_rows_outside(is_outside(Z), self.input_names)
         if warn and self.encoder_ is not None and hasattr(X, "columns"):
-            counts = counted(self.encoder_.unseen(encoding().as_frame(X)))
-            warn_if(unseen_sentence(counts, len(Z), self.encoder_.categories), UnseenCategoryWarning)
+            warn_of_unseen(self.encoder_.unseen(encoding().as_frame(X)), self.encoder_.categories)
         if corrected and self.neighbours_:
             others = *others, *of_neighbours(self.neighbours_, Z)
         with jax.enable_x64(True), one_blas_thread():

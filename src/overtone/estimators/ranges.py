@@ -1,4 +1,4 @@
-"""Rows outside the range of the training inputs, where predictions are extrapolated, and with categories unknown to it.
+"""Rows outside the range of the training inputs, where predictions are extrapolated, or with unseen categories.
 
 A row is outside if one of its inputs is, by more than a small share of the range: the largest value of another sample
 from the same source lies a hair outside more often than not.
@@ -34,29 +34,29 @@ def counted(flags: np.ndarray) -> np.ndarray:
 
 def outside_sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
     """Return in words how many rows are outside the training range, or nothing if all rows are inside."""
-    if not counts[0]:
-        return ""
     where = _where(counts[1:], names, "input")
-    return (
-        f"{counts[0]} of {num_rows} rows lie outside the range of the training inputs (by {where}); predictions there "
-        f"are extrapolated."
-    )
+    text = f"lie outside the range of the training inputs (by {where}); predictions there are extrapolated."
+    return f"{counts[0]} of {num_rows} rows {text}" if counts[0] else ""
 
 
 def unseen_sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
     """Return in words how many rows have categories that no training row has, or nothing if there are none."""
-    if not counts[0]:
-        return ""
-    where = _where(counts[1:], names, "column")
-    return f"{counts[0]} of {num_rows} rows have categories that no training row has (in {where}); trust them less."
+    text = f"have categories that no training row has (in {_where(counts[1:], names, 'column')}); trust them less."
+    return f"{counts[0]} of {num_rows} rows {text}" if counts[0] else ""
 
 
 def _where(counts: np.ndarray, names: list[str], noun: str) -> str:
-    worst, others = names[int(np.argmax(counts))], int(np.sum(counts > 0)) - 1
+    worst, others = names[int(np.argmax(counts))] if names else "", int(np.sum(counts > 0)) - 1
     return f"{worst!r} and {others} other {noun}s" if others > 1 else f"{worst!r}" + f" and another {noun}" * others
 
 
-def warn_if(text: str, category: type[Warning]) -> None:
-    """Warn whoever called the estimator, if there is anything to say."""
-    if text:
-        warnings.warn(text, category, stacklevel=4)
+def warn_of_rows_outside(flags: np.ndarray, names: list[str]) -> None:
+    """Warn whoever called the estimator if rows lie outside."""
+    if text := outside_sentence(counted(flags), len(flags), names):
+        warnings.warn(text, OutsideRangeWarning, stacklevel=4)
+
+
+def warn_of_unseen(flags: np.ndarray, names: list[str]) -> None:
+    """Warn whoever called the estimator if rows have categories that no training row has."""
+    if text := unseen_sentence(counted(flags), len(flags), names):
+        warnings.warn(text, UnseenCategoryWarning, stacklevel=4)

@@ -89,10 +89,10 @@ class Encoder:
         """Return how the target or the exposure of this name was read at training; older files do not know."""
         return next((column for column in self.others if column.name == name), None)
 
-    def with_parsed_numbers(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the frame with the text of numeric columns parsed as numbers."""
-        numeric = [column for column in (*self.columns, *self.others) if column.kind == "number"]
-        texts = [column for column in numeric if column.name in frame and frame[column.name].dtype == pl.String]
+    def with_parsed_numbers(self, frame: pl.DataFrame, exposure: str | None = None) -> pl.DataFrame:
+        """Return the frame with the text of numeric inputs, and of the exposure, parsed as numbers."""
+        read = (*self.columns, *(column for column in self.others if column.name == exposure))
+        texts = [column for column in read if column.kind == "number" and frame[column.name].dtype == pl.String]
         parsed = {column.name: column.encode(frame[column.name])[:, 0] for column in texts}
         return frame.with_columns([pl.Series(name, values, nan_to_null=True) for name, values in parsed.items()])
 

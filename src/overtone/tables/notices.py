@@ -6,7 +6,7 @@ import polars as pl
 from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.tables.calendar import MICROSECONDS_PER_DAY
 from overtone.tables.columns import MAX_CATEGORIES, NUM_HASHES, Column
-from overtone.tables.numbers import PLAIN, NumberStyle
+from overtone.tables.numbers import PLAIN
 
 MAX_EXACT = 2**53  # from which on double precision does not tell whole numbers apart
 MAX_LEVELS_SHOWN = 3
@@ -16,8 +16,11 @@ def column_notice(column: Column, series: pl.Series) -> str:
     """Return what a column of inputs was taken for, and how to change it."""
     values = column.encode(series)
     gaps = int(np.isnan(values).any(axis=1).sum())
-    text = f"{column.name}: {_DESCRIPTIONS[column.kind](column, series, values[:, 0])}"
-    return text + f"; {gaps} missing" * bool(gaps)
+    text = f"{len(column.levels)} categories ({_some(column.levels)})" if column.levels else "yes or no"
+    text += f", each a random point of {NUM_HASHES} inputs" * column.hashed
+    if column.kind in ("number", "time"):
+        text = _time(column, series) if column.kind == "time" else _number(column, series, values[:, 0])
+    return f"{column.name}: {text}" + f"; {gaps} missing" * bool(gaps)
 
 
 def target_notice(column: Column, values: np.ndarray, likelihood: str) -> str:
@@ -25,7 +28,7 @@ def target_notice(column: Column, values: np.ndarray, likelihood: str) -> str:
     named = f"target {column.name}"
     if column.kind == "category":
         classes = sorted({str(value) for value in values if value is not None})
-        change = "; --likelihood gaussian for numbers" * _all_numbers(classes)
+        change = "; --likelihood gaussian for numbers" * (not PLAIN.parse(pl.Series(classes)).null_count())
         return f"{named}: {len(classes)} classes ({_some(classes)}){change}"
     counts, known = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts, values[~np.isnan(values)]
     text = f"{named}: {'counts' if counts else 'numbers'} {_range(known)}{_style(column)}"
@@ -46,26 +49,15 @@ def _number(column: Column, series: pl.Series, values: np.ndarray) -> str:
     return text + "; --categorical for categories" * _are_few_and_whole(known)
 
 
-def _time(column: Column, series: pl.Series, values: np.ndarray) -> str:
+def _time(column: Column, series: pl.Series) -> str:
     days = column.days(series)[1]
     first, last = (_clock(day) for day in (np.nanmin(days), np.nanmax(days)))
     where = f" in {column.zone}" if column.zone else ""
     where += ", in the local time of its offsets" if column.format.endswith("%z") else ""
     text = f"dates{f' like {column.format}' * bool(column.format)} from {first} to {last}{where}"
-    parts = f" ({', '.join(('trend', *column.parts))})"
-    return text + parts + "; --no-calendar for the trend alone" * bool(column.parts)
-
-
-def _category(column: Column, series: pl.Series, values: np.ndarray) -> str:
-    text = f"{len(column.levels)} categories ({_some(column.levels)})"
-    return text + f", each a random point of {NUM_HASHES} inputs" * column.hashed
-
-
-def _boolean(column: Column, series: pl.Series, values: np.ndarray) -> str:
-    return "yes or no"
-
-
-_DESCRIPTIONS = {"number": _number, "time": _time, "category": _category, "boolean": _boolean}
+    return f"{text} ({', '.join(('trend', *column.parts))})" + "; --no-calendar for the trend alone" * bool(
+        column.parts
+    )
 
 
 def _are_few_and_whole(known: np.ndarray) -> bool:
@@ -82,15 +74,9 @@ def _clock(days: float) -> str:
 
 
 def _style(column: Column) -> str:
-    if NumberStyle(column.decimal, column.thousands) == PLAIN:
-        return ""
     thousands = f", thousands as in 1{column.thousands}000" if column.thousands else ""
-    return f" (decimals as in 1{column.decimal}5{thousands})"
+    return f" (decimals as in 1{column.decimal}5{thousands})" if thousands or column.decimal == "," else ""
 
 
 def _some(levels) -> str:
     return ", ".join(map(str, levels[:MAX_LEVELS_SHOWN])) + ", ..." * (len(levels) > MAX_LEVELS_SHOWN)
-
-
-def _all_numbers(labels: list[str]) -> bool:
-    return not pl.Series(labels, dtype=pl.String).cast(pl.Float64, strict=False).null_count()

@@ -69,12 +69,8 @@ def find_style(words: pl.Series, decimal: str = "") -> NumberStyle | None:
     if best.parse(bare).null_count() >= (1 - MIN_NUMBER_SHARE) * distinct.len():
         return None
     row = int((best.parse(words).is_null() & words.is_not_null()).arg_true()[0])
-    raise CellError(
-        f"column {words.name!r} holds numbers, but",
-        row,
-        f" has {words[row]!r}; correct it, or name it with --na if it stands for a missing value, or the column with "
-        f"--categorical if it holds words.",
-    )
+    advice = "name it with --na if it stands for a missing value, or the column with --categorical if it holds words"
+    raise CellError(f"column {words.name!r} holds numbers, but", row, f" has {words[row]!r}; correct it, or {advice}.")
 
 
 def _check_one_reading(words: pl.Series, styles: list[NumberStyle]) -> None:

@@ -72,7 +72,7 @@ def _read_part(path: Path, rows: int, options: TextOptions) -> Iterator[pl.DataF
 
 def _read_excel(path: Path, rows: int) -> Iterator[pl.DataFrame]:
     try:
-        import fastexcel
+        import fastexcel  # type: ignore[import-not-found]  # an extra
     except ImportError:
         advice = "install overtone[excel], or save the sheet as CSV"
         raise TableError(
