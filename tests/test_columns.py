@@ -283,6 +283,20 @@ def test_later_dates_are_moved_to_the_zone_of_training(name):
     np.testing.assert_allclose(column.encode(LATER[name]), column.encode(AWARE), atol=1e-9)
 
 
+def test_times_of_older_files_are_those_of_utc():
+    parts = ("time of day", "day of week")
+    for date_format in ("", "%Y-%m-%d %H:%M:%S"):
+        old = {"name": "when", "kind": "time", "levels": (), "parts": parts, "format": date_format}
+        (column,) = Encoder.from_json({"columns": (old,), "missing": "error", "means": ()}).columns
+        expected = Column("when", "time", parts=parts).encode(
+            AWARE.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        )
+        np.testing.assert_array_equal(column.encode(AWARE), expected)
+        naive = Column("when", "time", parts=parts).encode(pl.Series("when", HOURS))
+        np.testing.assert_array_equal(column.encode(pl.Series("when", HOURS)), naive)
+        np.testing.assert_array_equal(column.encode(pl.Series("when", [str(hour) for hour in HOURS])), naive)
+
+
 def test_dates_without_a_zone_are_those_that_clocks_show():
     column = replace(infer_column(pl.Series("when", HOURS)), parts=("time of day",))
     np.testing.assert_array_equal(column.encode(AWARE), column.encode(pl.Series("when", HOURS)))

@@ -102,7 +102,11 @@ class Encoder:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
         """Return the encoder that `dataclasses.asdict` took apart, with tuples for lists."""
-        columns = {name: tuple(Column(**each) for each in fields.get(name, ())) for name in ("columns", "others")}
+        old = {"zone": "UTC"}  # in which files without this field have their times
+        columns = {
+            name: tuple(Column(**(old if each["kind"] == "time" else {}) | each) for each in fields.get(name, ()))
+            for name in ("columns", "others")
+        }
         encoder = cls(**{**fields, **columns})
         if len(encoder.means) not in (0, len(encoder.inputs)) or not all(isinstance(m, float) for m in encoder.means):
             raise TableError(f"the means of the inputs are not {len(encoder.inputs)} numbers.")
