@@ -77,7 +77,18 @@ def test_predictions_go_beside_the_columns_and_do_not_depend_on_their_order(fold
     done = run("predict", "model.safetensors", "new.parquet", "--out", "p.csv", "--quantiles", "0.1,0.5", folder=folder)
     assert done.returncode == 0, done.stderr
     found, new = pl.read_csv(folder / "p.csv"), pl.read_parquet(folder / "new.parquet")
-    assert found.columns == ["x", "town", "y", "mean", "std", "lower", "upper", "quantile_0.1", "quantile_0.5"]
+    assert found.columns == [
+        "x",
+        "town",
+        "y",
+        "mean",
+        "std",
+        "lower",
+        "upper",
+        "quantile_0.1",
+        "quantile_0.5",
+        "outside",
+    ]
     assert np.all(found["lower"].to_numpy() < found["mean"].to_numpy())
     model = DeepGPRegressor.load(folder / "model.safetensors")
     np.testing.assert_array_equal(found["mean"], model.predict(new))  # from Python, the same to the last bit
@@ -85,7 +96,7 @@ def test_predictions_go_beside_the_columns_and_do_not_depend_on_their_order(fold
     out = folder / "p.parquet"
     done = run_here("predict", "model.safetensors", "new.parquet", "--out", str(out), "--samples", "2", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert pl.read_parquet(out).columns[-2:] == ["sample_1", "sample_2"]
+    assert pl.read_parquet(out).columns[-3:] == ["sample_1", "sample_2", "outside"]
 
 
 def test_evaluate_and_info(folder):
@@ -99,15 +110,40 @@ def test_evaluate_and_info(folder):
     assert "town=here" in about
 
 
-def test_rows_outside_the_training_range_are_counted_in_one_line(folder, monkeypatch, caplog):
-    pl.DataFrame({"x": [1.0, 12.0, -3.0], "town": ["here"] * 3, "y": [0.0] * 3}).write_csv(folder / "outside.csv")
+def test_rows_outside_of_training_are_flagged_and_counted_in_one_line_each(folder, monkeypatch, caplog):
+    rows = {"x": [1.0, 12.0, -3.0, 2.0, 3.0], "town": ["here", "here", "new", "newer", "there"], "y": [0.0] * 5}
+    pl.DataFrame(rows).write_csv(folder / "outside.csv")
     monkeypatch.chdir(folder)
     monkeypatch.setattr("overtone.app.commands.read_chunks", partial(read_chunks, rows=1))
-    expected = "2 of 3 rows lie outside the range of the training inputs (by 'x'); predictions there are extrapolated."
+    expected = {
+        "2 of 5 rows lie outside the range of the training inputs (by 'x'); predictions there are extrapolated.",
+        "2 of 5 rows have categories that no training row has (in 'town'); trust them less.",
+    }
     for command in (["predict", "--out", "outside-predicted.csv"], ["evaluate", "--json"]):
         caplog.clear()
         assert main([command[0], "model.safetensors", "outside.csv", *command[1:]]) == 0
-        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [expected]
+        warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+        assert set(warnings) == expected
+        assert len(warnings) == 2
+    assert pl.read_csv("outside-predicted.csv")["outside"].to_list() == [False, True, True, True, False]
+
+
+def test_missing_values_are_treated_at_prediction_as_one_says_then(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    (folder / "holes.csv").write_text("x;town;y\n1;here;2\n;there;3\n2,5;here;-\n")
+    assert main(["predict", "model.safetensors", "holes.csv", "--out", "h.csv"]) == 2
+    assert "holes.csv: column 'x' holds numbers, but line 4 has '2,5'." in capsys.readouterr().err
+    (folder / "holes.csv").write_text("x;town;y\n1;here;2\n;there;3\n2.5;here;-\n")
+    assert main(["predict", "model.safetensors", "holes.csv", "--out", "h.csv"]) == 2
+    assert "missing values in 'x' (1)" in capsys.readouterr().err
+    for missing, gaps in (("drop", [False, True, False]), ("mean", [False] * 3)):
+        assert main(["predict", "model.safetensors", "holes.csv", "--out", "h.csv", "--missing", missing]) == 0
+        assert pl.read_csv("h.csv")["mean"].is_null().to_list() == gaps
+        capsys.readouterr()
+        assert main(["evaluate", "model.safetensors", "holes.csv", "--json", "--missing", missing]) == 0
+        assert json.loads(capsys.readouterr().out)["rows"] == 2 - sum(gaps)
+    assert main(["predict", "model.safetensors", "holes.csv", "--out", "h.csv", "--missing", "guess"]) == 2
+    assert "missing must be one of 'error', 'drop', 'mean'; got 'guess'" in capsys.readouterr().err
 
 
 BAD = {
@@ -132,7 +168,7 @@ BAD = {
     "resume": (["fit", "train.csv", "--target", "y", "--resume"], "--resume needs --checkpoint"),
     "one row": (["fit", "one.csv", "--target", "y"], "1 complete rows; a fit needs at least 2"),
     "ragged": (["fit", "ragged.csv", "--target", "y"], "ragged.csv, line 3: 1 values"),
-    "infinite": (["fit", "infinite.csv", "--target", "y"], "column 'x' has an infinite value in row 2"),
+    "infinite": (["fit", "infinite.csv", "--target", "y"], "column 'x' has an infinite value in line 3"),
     "gaps": (["fit", "gaps.csv", "--target", "y"], "missing values in 'x' (1)"),
     "no model": (["predict", "train.csv", "train.csv", "--out", "p.csv"], "not a safetensors file"),
     "no columns": (["predict", "model.safetensors", "gaps.csv", "--out", "q.csv"], "does not have: 'town'"),
@@ -166,7 +202,7 @@ def test_classes_from_table_to_table(folder):
     done = run_here("predict", "classes.safetensors", "new.parquet", "--out", "c.csv", "--samples", "1", folder=folder)
     assert done.returncode == 0, done.stderr
     found = pl.read_csv(folder / "c.csv")
-    assert found.columns[3:] == ["prediction", "probability_here", "probability_there", "sample_1"]
+    assert found.columns[3:] == ["prediction", "probability_here", "probability_there", "sample_1", "outside"]
     np.testing.assert_allclose(found["probability_here"] + found["probability_there"], 1)
     assert (found["prediction"] == found["town"]).mean() > 0.9  # y is higher here
     done = run_here("evaluate", "classes.safetensors", "new.parquet", "--json", folder=folder)
@@ -225,7 +261,7 @@ def test_several_targets_from_table_to_table(folder, monkeypatch, capsys):
     assert main(["predict", "two.safetensors", "two.csv", "--out", "two_p.csv", "--samples", "1"]) == 0
     found = pl.read_csv("two_p.csv")
     names = ["mean", "std", "lower", "upper", "sample_1"]
-    assert found.columns[3:] == [f"{target}_{name}" for target in "ab" for name in names]
+    assert found.columns[3:] == [*(f"{target}_{name}" for target in "ab" for name in names), "outside"]
     assert np.std(found["a_mean"].to_numpy() - np.sin(x)) < 0.3
     assert np.std(found["b_mean"].to_numpy() - 100 * np.cos(x)) < 30
     capsys.readouterr()

@@ -122,3 +122,49 @@ def test_a_row_without_inputs_has_no_class():
 def test_infinite_inputs_are_an_error_whatever_is_missing():
     with pytest.raises(ValueError, match="infinity"):
         DeepGPRegressor(**QUICK, missing="mean").fit(np.where(GAPS, np.inf, X), Y)
+
+
+UNKNOWN = np.isin(np.arange(40), [2, 30])
+TARGETS = {
+    "array": lambda y: np.where(UNKNOWN, np.nan, y),
+    "pandas": lambda y: pd.Series(np.where(UNKNOWN, np.nan, y), name="y"),
+    "nullable": lambda y: pd.Series(np.where(UNKNOWN, np.nan, y), name="y").convert_dtypes(),
+    "polars": lambda y: pl.Series("y", np.where(UNKNOWN, np.nan, y), nan_to_null=True),
+}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_rows_without_a_target_are_left_out_with_a_warning(kind):
+    y, frame = TARGETS[kind](Y), with_words(X)
+    with pytest.warns(UserWarning, match=r"^2 rows without a target are left out\.$"):
+        model = DeepGPRegressor(**QUICK).fit(frame, y)
+    without = DeepGPRegressor(**QUICK).fit(rows(frame, ~UNKNOWN), Y[~UNKNOWN])
+    np.testing.assert_array_equal(model.predict(frame), without.predict(frame))
+    assert model.target_ == (None if kind == "array" else "y")
+    assert model.evaluate(frame, y) == pytest.approx(without.evaluate(rows(frame, ~UNKNOWN), Y[~UNKNOWN]))
+    assert model.score(frame, y) == pytest.approx(without.score(rows(frame, ~UNKNOWN), Y[~UNKNOWN]))
+
+
+@pytest.mark.parametrize("unknown", [None, np.nan, pd.NA])
+def test_rows_without_a_label_are_left_out_with_a_warning(unknown):
+    labels = np.where(Y > 0, "up", "down").astype(object)
+    some = np.where(UNKNOWN, unknown, labels)
+    with pytest.warns(UserWarning, match=r"^2 rows without a target are left out\.$"):
+        model = DeepGPClassifier(**QUICK).fit(X, some)
+    without = DeepGPClassifier(**QUICK).fit(X[~UNKNOWN], labels[~UNKNOWN])
+    np.testing.assert_array_equal(model.predict_proba(X), without.predict_proba(X))
+    with pytest.warns(UserWarning, match="2 rows without a target"):
+        assert model.evaluate(X, some) == without.evaluate(X[~UNKNOWN], labels[~UNKNOWN])
+
+
+def test_rows_without_a_target_lose_their_exposure_and_lengths_are_checked():
+    counts, exposure = RNG.poisson(2, 40).astype(float), RNG.uniform(1, 2, 40)
+    with pytest.warns(UserWarning, match="2 rows without a target"):
+        model = DeepGPRegressor(**QUICK).fit(X, np.where(UNKNOWN, np.nan, counts), exposure=exposure)
+    without = DeepGPRegressor(**QUICK).fit(X[~UNKNOWN], counts[~UNKNOWN], exposure=exposure[~UNKNOWN])
+    np.testing.assert_array_equal(model.predict(X), without.predict(X))
+    with (
+        pytest.warns(UserWarning, match="2 rows without a target"),
+        pytest.raises(ValueError, match="inconsistent numbers of samples"),
+    ):
+        model.fit(np.vstack([X, X]), np.where(UNKNOWN, np.nan, counts))

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from overtone.autopilot.config import Config
 from overtone.numerics.params import unwrap
-from overtone.sklearn import DeepGPClassifier, DeepGPRegressor, OutsideRangeWarning
+from overtone.sklearn import DeepGPClassifier, DeepGPRegressor, OutsideRangeWarning, UnseenCategoryWarning
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, size=(60, 2))
@@ -218,7 +218,7 @@ def target_with(value):
 BAD = {
     "nan in X": (quick(), with_value(np.nan), Y, "Input X contains NaN"),
     "infinity in X": (quick(), with_value(np.inf), Y, "Input X contains infinity"),
-    "nan in y": (quick(), X, target_with(np.nan), "Input y contains NaN"),
+    "no y": (quick(), X, np.nan * Y, "y has no value at all"),
     "infinity in y": (quick(), X, target_with(-np.inf), "Input y contains infinity"),
     "no rows": (quick(), X[:0], Y[:0], "0 sample"),
     "one row": (quick(), X[:1], Y[:1], "minimum of 2 is required"),
@@ -297,6 +297,12 @@ def test_a_frame_may_have_dates_and_words_and_is_matched_by_name(library):
     expected = ["when: trend", "when: time of day", "when: day of week", "town=x", "town=y", "town=z", "a"]
     assert model.encoder_.inputs == expected
     np.testing.assert_array_equal(model.predict(frame), model.predict(frame[["a", "town", "when"]]))
+    new = pd.DataFrame({"when": when, "town": ["x", "new", "z"] * 20, "a": X[:, 0]})
+    sentence = r"^20 of 60 rows have categories that no training row has \(in 'town'\); trust them less\.$"
+    with pytest.warns(UnseenCategoryWarning, match=sentence) as caught:
+        model.predict(library.DataFrame(new))
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
     with pytest.raises(ValueError, match="does not have: 'when'"):
         model.predict(frame[["a", "town"]])
 

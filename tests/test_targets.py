@@ -176,7 +176,7 @@ BAD = {
     "many classes": (DeepGPClassifier(likelihood="bernoulli"), COUNTS, {}, "for two classes, but y has"),
     "negative": (DeepGPRegressor(likelihood="poisson"), COUNTS - 9, {}, "not negative; y has"),
     "fractions": (DeepGPRegressor(likelihood="poisson"), COUNTS + 0.5, {}, "counts are whole numbers"),
-    "no label": (DeepGPClassifier(), np.array(["a", None] * (ROWS // 2), object), {}, "400 missing labels"),
+    "no label": (DeepGPClassifier(), np.array([None] * ROWS, object), {}, "y has no value at all"),
     "exposure": (DeepGPRegressor(), COUNTS, {"exposure": np.zeros(ROWS)}, "800 positive numbers"),
     "no counts": (DeepGPRegressor(likelihood="gaussian"), COUNTS, {"exposure": np.ones(ROWS)}, "belongs to counts"),
 }

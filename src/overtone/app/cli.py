@@ -67,6 +67,14 @@ def _levels(text: str) -> list[float]:
     return [float(level) for level in text.split(",")]
 
 
+def _delimiter(text: str) -> str:
+    return {"tab": "\t", "\\t": "\t"}.get(text, text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
 def _numbers(text: str) -> Any:
     """Return numbers separated by commas, and any other text as it is, for `Config.validate` to accept or refuse."""
     try:
@@ -117,13 +125,23 @@ def build_parser() -> argparse.ArgumentParser:
         if model:
             command.add_argument("model", help="a file written by `overtone fit`")
         if table:
-            command.add_argument("table", help="CSV (also .csv.gz) or Parquet, one file or a folder of parts")
+            add = command.add_argument
+            add("table", help="CSV (also .csv.gz), .tsv, Excel's .xlsx or Parquet, one file or a folder of parts")
+            add("--delimiter", type=_delimiter, default="", help="the sign between cells (default: found in the file)")
+            add("--encoding", default="", help="of text, such as latin-1 (default: found in the file)")
+        if model and table:
+            command.add_argument("--missing", help="what to do with missing values, instead of what the model does")
         return command
 
     fit = add_command("fit", "Fit a model to a table and save it.", model=False)
     add = fit.add_argument
     add("--target", required=True, help="the column to predict, or several, separated by commas")
     add("--inputs", help="columns to predict from, separated by commas (default: all others)")
+    add("--drop", metavar="COLS", help="columns to leave out, separated by commas")
+    add("--categorical", metavar="COLS", help="columns of categories, even if they look like numbers or dates")
+    add("--decimal", default="", help="the sign before decimals, . or a comma (default: found in each column)")
+    add("--na", type=_words, default=(), metavar="WORDS", help="more words for missing values, separated by commas")
+    add("--date-format", default="", help="as in %%d/%%m/%%Y, or 'epoch seconds' (default: found in each column)")
     add("--exposure", metavar="COL", help="for counts, the column with the time or area over which they were counted")
     add("--out", default="model.safetensors", help="where to save the model (default: %(default)s)")
     add("--validate", type=float, default=0.1, help="share of the rows held out for testing (default: 0.1)")
@@ -132,7 +150,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--resume", action="store_true", help="resume from the checkpoint")
     add("--quiet", action="store_true", help="show no progress bar")
     _add_settings(fit)
-    predict = add_command("predict", "Predict the rows of a table: mean, std and 95 percent interval of each target.")
+    predict = add_command(
+        "predict",
+        "Predict the rows of a table: mean, std and 95 percent interval of each target, and what training did not see.",
+    )
     add = predict.add_argument
     add("--out", required=True, help="the .csv or .parquet file to write")
     add("--quantiles", type=_levels, default=[], help="levels such as 0.05,0.5,0.95, each of which becomes a column")

@@ -16,13 +16,16 @@ import polars as pl
 
 from overtone.app import loading
 from overtone.app.loading import Rows
+from overtone.app.training import read_training_table
 from overtone.autopilot.config import Config
+from overtone.estimators.ranges import counted, outside_sentence, unseen_sentence
+from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
-from overtone.tables.read import TableError, quoted_list, read_chunks, read_table, table_writer
-from overtone.tables.targets import holds_classes
+from overtone.tables.errors import TableError, quoted_list
+from overtone.tables.read import read_chunks, table_writer
 
 log = logging.getLogger("overtone")
-MAX_INPUTS, MIN_ROWS_TO_SPLIT = 1000, 20
+MIN_ROWS_TO_SPLIT = 20
 
 
 def fit(arguments: argparse.Namespace) -> None:
@@ -30,25 +33,19 @@ def fit(arguments: argparse.Namespace) -> None:
     _check_arguments(arguments)
     settings = {f.name: getattr(arguments, f.name) for f in fields(Config)}
     Config(**settings).validate()
-    frame = read_table(arguments.table)
-    try:
-        targets, inputs = _choose_columns(arguments, frame.columns)
-        classes = _holds_classes(arguments, frame, targets)
-        frame, y = loading.read_targets(frame, targets, classes)
-        encoder = Encoder.fit(frame.select(inputs), missing=arguments.missing, calendar=arguments.calendar)
-        rows = loading.complete_rows(encoder, frame, y, arguments.exposure)
-        if len(rows) < 2:
-            raise TableError(f"{len(rows)} complete rows; a fit needs at least 2.")
-    except TableError as error:
-        raise TableError(f"{arguments.table}: {error}") from None
-    log.info("%d rows, target %s, inputs: %s", len(rows), ", ".join(targets), quoted_list(encoder.inputs, 20))
+    table = read_training_table(arguments)
+    rows, encoder, targets, classes = table.rows, table.encoder, table.targets, table.classes
     training, held_out = _split(arguments, encoder, rows)
 
     with _stop_on_interrupt() as stop:
-        from overtone.sklearn import DeepGPClassifier, DeepGPRegressor  # imports JAX, while errors above do not wait
+        from overtone.estimators.regressor import likelihood_of  # imports JAX, while errors above do not wait
+        from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 
         if stop():
             raise KeyboardInterrupt
+        likelihood = "auto" if classes else likelihood_of(Config(**settings), rows.y, bool(rows.keywords))
+        for line in table.notices(likelihood):
+            log.info("%s", line)
         model: Any = (DeepGPClassifier if classes else DeepGPRegressor)(**settings, verbose=not arguments.quiet)
         model.fit(training.X, training.y, **training.keywords, checkpoint=arguments.checkpoint, stop=stop)
     model.encoder_, model.exposure_ = encoder, arguments.exposure
@@ -78,31 +75,6 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
         raise ValueError(f"{arguments.checkpoint}: a checkpoint exists already; add --resume or use another folder.")
     if not 0 <= arguments.validate < 1:
         raise ValueError(f"--validate must be a share of the rows, at least 0 and below 1; got {arguments.validate}.")
-
-
-def _choose_columns(arguments: argparse.Namespace, columns: list[str]) -> tuple[list[str], list[str]]:
-    """Return the names of the targets and of the columns to predict from."""
-    targets = [arguments.target] if arguments.target in columns else arguments.target.split(",")
-    others = [*targets, *filter(None, [arguments.exposure])]
-    inputs = arguments.inputs.split(",") if arguments.inputs else [name for name in columns if name not in others]
-    if (absent := [name for name in (*others, *inputs) if name not in columns]) or not inputs:
-        needed = quoted_list(absent) or "to predict from"
-        raise TableError(f"there is no column {needed}; the table has {quoted_list(columns, 20)}.")
-    if len(inputs) > MAX_INPUTS:
-        limit = f"a model takes at most {MAX_INPUTS}; choose some with --inputs"
-        raise TableError(f"{len(inputs)} columns to predict from, but {limit}.")
-    if duplicates := [name for i, name in enumerate(targets) if name in targets[:i]]:
-        raise ValueError(f"--target names {quoted_list(duplicates)} more than once.")
-    return targets, inputs
-
-
-def _holds_classes(arguments: argparse.Namespace, frame: pl.DataFrame, targets: list[str]) -> bool:
-    classes = [name for name in targets if holds_classes(frame[name], arguments.likelihood)]
-    if classes and len(targets) > 1:
-        raise TableError(f"the target {classes[0]!r} holds classes, which can only be predicted one at a time.")
-    if classes and arguments.exposure:
-        raise TableError(f"an exposure belongs to counts, but the target {arguments.target!r} holds classes.")
-    return bool(classes)
 
 
 def _split(arguments: argparse.Namespace, encoder: Encoder, rows: Rows) -> tuple[Rows, Rows]:
@@ -138,23 +110,27 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
 
 def predict(arguments: argparse.Namespace) -> None:
     """Write a table with columns of predictions added."""
-    model, encoder = loading.load_model(arguments.model)
-    num_rows, outside = 0, np.zeros(1 + model.n_features_in_, int)
+    model, encoder = loading.load_model(arguments.model, arguments.missing)
+    options, num_rows = TextOptions(arguments.delimiter, arguments.encoding), 0
+    num_outside, num_unseen = (np.zeros(1 + num, int) for num in (model.n_features_in_, len(encoder.categories)))
     with table_writer(arguments.out) as write:
-        for seed, chunk in enumerate(read_chunks(arguments.table)):
-            try:
+        for seed, chunk in enumerate(read_chunks(arguments.table, options=options)):
+            with loading.located_errors(arguments.table, options, range(num_rows, num_rows + len(chunk))):
                 X, exposure = loading.encode_inputs(encoder, chunk, model.exposure_)
-            except TableError as error:
-                raise TableError(f"{arguments.table}, from row {num_rows + 1} on: {error}") from None
-            gaps = pl.Series(np.array(np.isnan(X).any(axis=1)))
-            columns = _prediction_columns(model, np.nan_to_num(X), arguments, seed, exposure)
+            gaps, X = np.array(np.isnan(X).any(axis=1)), np.nan_to_num(X)
+            outside, unseen = (flags & ~gaps[:, None] for flags in (model.is_outside(X), encoder.unseen(chunk)))
+            columns = _prediction_columns(model, X, arguments, seed, exposure)
+            columns["outside"] = outside.any(axis=1) | unseen.any(axis=1)
             if taken := [name for name in columns if name in chunk.columns]:
                 raise TableError(f"{arguments.table}: {quoted_list(taken)} would be replaced; rename it.")
             if arguments.out.endswith(".parquet"):
-                chunk = encoder.with_parsed_numbers(chunk, *filter(None, [model.exposure_]))
-            write(chunk.with_columns([pl.Series(name, values).set(gaps, None) for name, values in columns.items()]))
-            num_rows, outside = num_rows + len(X), outside + model.count_outside(X)
-    loading.log_outside(model, outside, num_rows)
+                chunk = encoder.with_parsed_numbers(chunk, model.exposure_)
+            added = [pl.Series(name, values).set(pl.Series(gaps), None) for name, values in columns.items()]
+            write(chunk.with_columns(added))
+            num_rows, num_outside = num_rows + len(X), num_outside + counted(outside)
+            num_unseen = num_unseen + counted(unseen)
+    loading.log_unknown(outside_sentence(num_outside, num_rows, model.input_names))
+    loading.log_unknown(unseen_sentence(num_unseen, num_rows, encoder.categories))
     print(f"{num_rows} rows\nWritten: {arguments.out}")
 
 
@@ -182,7 +158,7 @@ def _prediction_columns(model: Any, X, arguments: argparse.Namespace, seed: int,
 
 def evaluate(arguments: argparse.Namespace) -> None:
     """Print how well a model predicts the target of a table."""
-    model, _, rows = loading.load_model_and_rows(arguments.model, arguments.table)
+    model, _, rows = loading.load_model_and_rows(arguments)
     scores = loading.score(model, rows)
     if arguments.json:
         print(json.dumps(scores if len(scores) > 1 else scores.popitem()[1]))
@@ -200,7 +176,7 @@ def update(arguments: argparse.Namespace) -> None:
 
 def report(arguments: argparse.Namespace) -> None:
     """Write a page about a model and its predictions of a table."""
-    model, encoder, rows = loading.load_model_and_rows(arguments.model, arguments.table)
+    model, encoder, rows = loading.load_model_and_rows(arguments)
     from overtone.app.report import render_report
     from overtone.storage.files import replace_file
 

@@ -1,17 +1,23 @@
 """Load models, turn the rows of a table into what they take, and describe and score them."""
 
+import argparse
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import polars as pl
 
-from overtone.estimators.ranges import sentence
+from overtone.estimators.ranges import counted, outside_sentence, unseen_sentence
 from overtone.gp.likelihoods import FlexibleNoise
-from overtone.tables.columns import Column
+from overtone.tables.columns import Column, infer_kind
+from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
-from overtone.tables.read import TableError, quoted_list, read_table
+from overtone.tables.errors import CellError, TableError, quoted_list
+from overtone.tables.read import place_of_row, read_table
 from overtone.tables.targets import canonical_label, class_labels, numeric_target
 from overtone.version import __version__
 
@@ -34,8 +40,21 @@ class Rows:
         return type(self)(self.X[index], self.y[index], {name: v[index] for name, v in self.keywords.items()})
 
 
-def load_model(path: str) -> tuple[Any, Encoder]:
-    """Load a model and the encoder of its inputs, which are numbers by name if it was fitted to a numeric frame."""
+@contextmanager
+def located_errors(path: str, options: TextOptions, rows: Sequence[int] | np.ndarray | None = None) -> Iterator[None]:
+    """Let errors about the rows of a frame, which are these of a table, name the table's file and line."""
+    try:
+        yield
+    except TableError as error:
+        text = error.located(lambda row: place_of_row(path, row if rows is None else int(rows[row]), options))
+        raise TableError(f"{path}: {text}") from None
+
+
+def load_model(path: str, missing: str | None = None) -> tuple[Any, Encoder]:
+    """Load a model and the encoder of its inputs, which are numbers by name if it was fitted to a numeric frame.
+
+    missing: what to do with missing values, instead of what the model says.
+    """
     from overtone.sklearn import load  # imports JAX, for which a wrong argument of `fit` should not have to wait
 
     model: Any = load(path)
@@ -45,25 +64,33 @@ def load_model(path: str) -> tuple[Any, Encoder]:
         raise ValueError(f"{path}: this model needs an exposure without a column name; use it from Python.")
     means = () if model.means_ is None else tuple(model.means_.tolist())
     columns = tuple(Column(name, "number") for name in model.input_names)
-    return model, model.encoder_ or Encoder(columns, model.config_.missing, means)
+    encoder = model.encoder_ or Encoder(columns, model.config_.missing, means)
+    if missing == "mean" and not encoder.means:
+        raise ValueError(f"{path}: this model does not know the means of its inputs; use --missing drop.")
+    encoder = replace(encoder, missing=missing or encoder.missing)
+    replace(model.config_, missing=encoder.missing).validate()
+    return model, encoder
 
 
-def load_model_and_rows(model_path: str, table_path: str) -> tuple[Any, Encoder, Rows]:
+def load_model_and_rows(arguments: argparse.Namespace) -> tuple[Any, Encoder, Rows]:
     """Load a model, its encoder, and the complete rows of a table that contains the target."""
-    model, encoder = load_model(model_path)
-    frame = read_table(table_path)
+    model, encoder = load_model(arguments.model, arguments.missing)
+    options = TextOptions(arguments.delimiter, arguments.encoding)
+    frame = read_table(arguments.table, options)
     names, classes = model.target_names, {canonical_label(label): label for label in getattr(model, "classes_", ())}
-    try:
+    with located_errors(arguments.table, options):
         if absent := [name for name in names if name not in frame.columns]:
             raise TableError(f"there is no column {quoted_list(absent)}, which the model predicts.")
-        frame, y = read_targets(frame, names, bool(classes))
-        rows = complete_rows(encoder, frame, y, model.exposure_)
+        infer = partial(Column, kind="category") if classes else (lambda name: infer_kind(frame[name]))
+        y, known = read_targets(frame, [encoder.other(name) or infer(name) for name in names])
+    with located_errors(arguments.table, options, known):
+        rows = complete_rows(encoder, frame[known], y, model.exposure_)
         if unknown := [word for word in rows.y if classes and canonical_label(word) not in classes]:
             raise TableError(f"the target {model.target_!r} has {unknown[0]!r}, a class that the model does not know.")
         if not len(rows):
             raise TableError("there is no complete row.")
-    except TableError as error:
-        raise TableError(f"{table_path}: {error}") from None
+        flags = encoder.unseen(frame[known])
+    log_unknown(unseen_sentence(counted(flags), len(flags), encoder.categories))
     if classes:
         rows = replace(rows, y=np.array([classes[canonical_label(label)] for label in rows.y]))
     return model, encoder, rows
@@ -76,27 +103,27 @@ def encode_inputs(encoder: Encoder, frame: pl.DataFrame, exposure: str | None) -
         return X, {}
     if exposure not in frame.columns:
         raise TableError(f"there is no column {exposure!r}, the exposure that the model was fitted with.")
-    values = Column(exposure, "number").encode(frame[exposure])[:, 0]
+    values = (encoder.other(exposure) or Column(exposure, "number")).encode(frame[exposure])[:, 0]
     gaps = np.isnan(values)
     if gaps.any() and encoder.missing != "drop":
         raise TableError(f"the exposure {exposure!r} is missing in {gaps.sum()} rows; drop them: --missing drop.")
     if len(bad := np.flatnonzero((values <= 0) | np.isinf(values))):
-        raise TableError(f"the exposure {exposure!r} must be positive; row {bad[0] + 1} has {values[bad[0]]:g}.")
+        raise CellError(f"the exposure {exposure!r} must be positive;", bad[0], f" has {values[bad[0]]:g}.")
     return np.where(gaps[:, None], np.nan, X), {"exposure": np.where(gaps, 1.0, values)}
 
 
-def read_targets(frame: pl.DataFrame, names: list[str], classes: bool) -> tuple[pl.DataFrame, np.ndarray]:
-    """Return the rows that have any target, and their labels or numbers (N,), or numbers (N, P) of several targets."""
-    if classes:
-        y = class_labels(frame[names[0]])
+def read_targets(frame: pl.DataFrame, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the targets of the rows that have any, labels or numbers (N,) or (N, P), and which rows these are."""
+    if columns[0].kind == "category":
+        y = class_labels(frame[columns[0].name], columns[0].na)
         has_target = np.array([label is not None for label in y])
     else:
-        y = np.column_stack([numeric_target(frame[name]) for name in names])
+        y = np.column_stack([numeric_target(frame[column.name], column) for column in columns])
         has_target = np.array(~np.isnan(y).all(axis=1))
-        y = y if len(names) > 1 else y[:, 0]
+        y = y if len(columns) > 1 else y[:, 0]
     if not has_target.all():
         log.info("%d rows without a target are left out", np.sum(~has_target))
-    return frame.filter(pl.Series(has_target)), y[has_target]
+    return y[has_target], np.flatnonzero(has_target)
 
 
 def complete_rows(encoder: Encoder, frame: pl.DataFrame, y: np.ndarray, exposure: str | None) -> Rows:
@@ -141,16 +168,16 @@ def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
 
 def score(model: Any, rows: Rows) -> dict[str, dict[str, float]]:
     """Return the metrics of the predictions of each target by its name, and say how many rows are extrapolated."""
-    log_outside(model, model.count_outside(rows.X), len(rows))
+    log_unknown(outside_sentence(counted(model.is_outside(rows.X)), len(rows), model.input_names))
     if len(model.target_names) > 1:
         return dict(zip(model.target_names, model.evaluate_outputs(rows.X, rows.y, **rows.keywords), strict=True))
     return {model.target_names[0]: model.evaluate(rows.X, rows.y, **rows.keywords)}
 
 
-def log_outside(model: Any, counts: np.ndarray, num_rows: int) -> None:
-    """Say in a line how many rows lie outside the training range, if any do."""
-    if text := sentence(counts, num_rows, model.input_names):
-        log.warning("%s", text)
+def log_unknown(sentence: str) -> None:
+    """Say in a line what the training rows do not tell, if there is anything."""
+    if sentence:
+        log.warning("%s", sentence)
 
 
 def print_scores(scores: dict[str, dict[str, float]]) -> None:

@@ -1,12 +1,15 @@
 """What users pass to estimators: seeds, names, frames, scales."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.validation import check_consistent_length
 
 from overtone.gp.maps import Affine
+from overtone.tables.gaps import missing_cells
 
 
 def name_of(column: Any) -> str | None:
@@ -26,6 +29,22 @@ def checked_scaling(name: str, make: Callable[[np.ndarray], Affine], values: np.
     if not (np.all(np.isfinite(scaling.shift)) and np.all(np.isfinite(scaling.scale))):
         raise ValueError(f"{name} has values too large to be scaled in double precision; rescale it.")
     return scaling
+
+
+def known_rows(y: Any, *others: Any) -> tuple[Any, ...]:
+    """Return targets and whatever goes with them, without the rows that have no target at all, and warn of these."""
+    values = np.asarray(y)
+    if values.ndim not in (1, 2) or not values.size:
+        return y, *others
+    missing = np.all([missing_cells(column) for column in values.reshape(len(values), -1).T], axis=0)
+    if not missing.any():
+        return y, *others
+    if missing.all():
+        raise ValueError("y has no value at all; there is nothing to learn from.")
+    warnings.warn(f"{missing.sum()} rows without a target are left out.", UserWarning, stacklevel=3)
+    check_consistent_length(y, *others)
+    kept = np.flatnonzero(~missing)
+    return tuple(None if part is None else _safe_indexing(part, kept) for part in (y, *others))
 
 
 def encoding():

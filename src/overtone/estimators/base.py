@@ -20,7 +20,7 @@ from overtone.autopilot.plan import plan
 from overtone.autopilot.train import Run, refitted, train, updated
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
-from overtone.estimators.ranges import TRAINED, count_outside, warn_of_rows_outside
+from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
 from overtone.estimators.saving import restored, stored
 from overtone.gp import diagnostics
 from overtone.gp.maps import unit_interval
@@ -29,7 +29,7 @@ from overtone.inference.objective import Rows
 from overtone.numerics import compiling
 from overtone.numerics.compiling import one_blas_thread
 from overtone.storage import files
-from overtone.tables.gaps import count_missing, filled, missing_values_message, with_missing_rows
+from overtone.tables.gaps import filled, missing_cells, missing_values_message, with_missing_rows
 
 log = logging.getLogger(__name__)
 DIAGNOSED_ROWS = 10_000  # at most
@@ -101,7 +101,7 @@ class DeepGPEstimator(BaseEstimator):
         exact = self.plan_.exact_kernel and len(self.model_.layers) == 1
         scaling = unit_interval(values[kept]) if exact else self.x_scaling_
         Z = scaling.columns(values[kept], self.config_.dtype)
-        if self.plan_.output == "adam" or count_outside(Z)[0]:
+        if self.plan_.output == "adam" or is_outside(Z).any():
             return False
         self.model_, self.x_scaling_ = refitted(self.plan_, self.model_, Z, Y[kept]), scaling
         key, rows = jax.random.key(self.config_.random_state), Rows(Z, Y[kept])
@@ -127,7 +127,7 @@ class DeepGPEstimator(BaseEstimator):
                 [np.minimum(self.range_[0], rows.X.min(0)), np.maximum(self.range_[1], rows.X.max(0))]
             )
         else:
-            warn_of_rows_outside(count_outside(rows.X), len(rows.X), self.input_names)
+            warn_of_rows_outside(is_outside(rows.X), self.input_names)
         if self.neighbours_:
             with jax.enable_x64(True), one_blas_thread():
                 key = jax.random.key(self.config_.random_state)
@@ -183,7 +183,11 @@ class DeepGPEstimator(BaseEstimator):
 
     def count_outside(self, X) -> np.ndarray:
         """Return how many rows of X lie outside the range of the training inputs, then how many along each input."""
-        return count_outside(self._inputs(X)[0], self.range_)  # rows with gaps are zeros
+        return counted(self.is_outside(X))
+
+    def is_outside(self, X) -> np.ndarray:
+        """Return which inputs (N, D) of the rows of X lie outside the range of the training inputs."""
+        return is_outside(self._inputs(X)[0], self.range_)  # rows with gaps are zeros
 
     @property
     def input_names(self) -> list[str]:
@@ -211,7 +215,9 @@ class DeepGPEstimator(BaseEstimator):
     ) -> tuple[np.ndarray, ...]:
         Z, gaps = self._inputs(X)
         if warn:
-            warn_of_rows_outside(count_outside(Z, self.range_), len(Z), self.input_names)
+            warn_of_rows_outside(is_outside(Z, self.range_), self.input_names)
+        if warn and self.encoder_ is not None and hasattr(X, "columns"):
+            warn_of_unseen(self.encoder_.unseen(encoding().as_frame(X)), self.encoder_.categories)
         if corrected and self.neighbours_:
             others = *others, *of_neighbours(self.neighbours_, Z)
         with jax.enable_x64(True), one_blas_thread():
@@ -245,7 +251,7 @@ class DeepGPEstimator(BaseEstimator):
         if self.encoder_ is not None and hasattr(X, "columns"):
             X = self.encoder_.encode(encoding().as_frame(X))
         if missing == "error" and hasattr(X, "columns"):
-            counts = {str(name): count_missing(np.asarray(X[name])) for name in X.columns}
+            counts = {str(name): int(missing_cells(np.asarray(X[name])).sum()) for name in X.columns}
             if any(counts.values()):
                 raise ValueError(missing_values_message(counts))
         return validate_data(self, X, *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings)

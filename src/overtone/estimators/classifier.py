@@ -9,9 +9,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from overtone.autopilot.names import LIKELIHOODS, part
+from overtone.estimators.arguments import known_rows
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.inference import predictions
-from overtone.tables.gaps import count_missing
+from overtone.tables.gaps import missing_cells
 
 
 class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
@@ -28,7 +29,8 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     """
 
     def fit(self, X, y, *, checkpoint: Any = None, stop: Callable[[], bool] | None = None) -> Self:
-        """Fit to inputs X (N, D) and labels y (N,); the rest is as for `DeepGPRegressor`."""
+        """Fit to inputs X (N, D) and labels y (N,), of which rows without one are left out; see `DeepGPRegressor`."""
+        y, X = known_rows(y, X)
         config = self._start_fit(X, y)
         if config.likelihood != "auto" and not part(LIKELIHOODS, config.likelihood).classes:
             raise ValueError(f"likelihood={config.likelihood!r} is for numbers; use DeepGPRegressor.")
@@ -60,6 +62,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def evaluate(self, X, y) -> dict[str, float]:
         """Return `accuracy`, mean `log_density` of a label, and `brier`: the mean squared distance of probabilities."""
+        y, X = known_rows(y, X)
         Y, probabilities, density = self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y)
         kept = ~np.isnan(density)
         if not kept.any():
@@ -115,6 +118,6 @@ def _plain(y: Any) -> Any:
     values = np.asarray(y)
     if values.dtype != object or values.ndim != 1:
         return y if values.ndim == 0 else values
-    if missing := count_missing(values):
+    if missing := int(missing_cells(values).sum()):
         raise ValueError(f"y has {missing} missing labels; leave such rows out.")
     return values if any(isinstance(v, str) for v in values) else np.array(values.tolist())

@@ -1,4 +1,4 @@
-"""Rows outside the range of the training inputs, where predictions are extrapolated.
+"""Rows outside the range of the training inputs, where predictions are extrapolated, or with unseen categories.
 
 A row is outside if one of its inputs is, by more than a small share of the range: the largest value of another sample
 from the same source lies a hair outside more often than not.
@@ -16,29 +16,48 @@ class OutsideRangeWarning(UserWarning):
     """Some rows lie outside the range of the training inputs."""
 
 
-def count_outside(Z: np.ndarray, known: np.ndarray = TRAINED) -> np.ndarray:
-    """Return how many rows of scaled inputs (N, D) lie outside a range (2, D), then how many by each input.
+class UnseenCategoryWarning(UserWarning):
+    """Some rows have categories that no training row has."""
+
+
+def is_outside(Z: np.ndarray, known: np.ndarray = TRAINED) -> np.ndarray:
+    """Return which scaled inputs (N, D) lie outside a range (2, D).
 
     A constant column has no range, and 1/2 of its unit takes its place.
     """
-    outside = (Z < known[0] - TOLERANCE) | (Z > known[1] + TOLERANCE)
-    return np.concatenate([[np.sum(outside.any(axis=1))], np.sum(outside, axis=0)])
+    return (Z < known[0] - TOLERANCE) | (Z > known[1] + TOLERANCE)
 
 
-def sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
-    """Return what `count_outside` found in words, or nothing if all rows are inside."""
-    if not counts[0]:
-        return ""
-    worst = names[int(np.argmax(counts[1:]))]
-    others = int(np.sum(counts[1:] > 0)) - 1
-    where = f"{worst!r} and {others} other inputs" if others > 1 else f"{worst!r}" + " and another input" * others
-    return (
-        f"{counts[0]} of {num_rows} rows lie outside the range of the training inputs (by {where}); predictions there "
-        f"are extrapolated."
-    )
+def counted(flags: np.ndarray) -> np.ndarray:
+    """Return how many rows of flags (N, D) have any, then how many have each."""
+    return np.concatenate([[np.sum(flags.any(axis=1))], np.sum(flags, axis=0)])
 
 
-def warn_of_rows_outside(counts: np.ndarray, num_rows: int, names: list[str]) -> None:
+def outside_sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
+    """Return in words how many rows are outside the training range, or nothing if all rows are inside."""
+    where = _where(counts[1:], names, "input")
+    text = f"lie outside the range of the training inputs (by {where}); predictions there are extrapolated."
+    return f"{counts[0]} of {num_rows} rows {text}" if counts[0] else ""
+
+
+def unseen_sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
+    """Return in words how many rows have categories that no training row has, or nothing if there are none."""
+    text = f"have categories that no training row has (in {_where(counts[1:], names, 'column')}); trust them less."
+    return f"{counts[0]} of {num_rows} rows {text}" if counts[0] else ""
+
+
+def _where(counts: np.ndarray, names: list[str], noun: str) -> str:
+    worst, others = names[int(np.argmax(counts))] if names else "", int(np.sum(counts > 0)) - 1
+    return f"{worst!r} and {others} other {noun}s" if others > 1 else f"{worst!r}" + f" and another {noun}" * others
+
+
+def warn_of_rows_outside(flags: np.ndarray, names: list[str]) -> None:
     """Warn whoever called the estimator if rows lie outside."""
-    if text := sentence(counts, num_rows, names):
+    if text := outside_sentence(counted(flags), len(flags), names):
         warnings.warn(text, OutsideRangeWarning, stacklevel=4)
+
+
+def warn_of_unseen(flags: np.ndarray, names: list[str]) -> None:
+    """Warn whoever called the estimator if rows have categories that no training row has."""
+    if text := unseen_sentence(counted(flags), len(flags), names):
+        warnings.warn(text, UnseenCategoryWarning, stacklevel=4)

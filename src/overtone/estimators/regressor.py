@@ -8,11 +8,13 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length
 
+from overtone.autopilot.config import Config
 from overtone.autopilot.names import LIKELIHOODS, part
-from overtone.estimators.arguments import checked_scaling, name_of
+from overtone.estimators.arguments import checked_scaling, known_rows, name_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.gp.maps import Affine, standardise
 from overtone.inference import predictions
+from overtone.tables.gaps import missing_cells
 
 MAX_MEAN_COUNT = 10.0  # counts of at most this mean are better taken as counts
 
@@ -46,10 +48,13 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     def fit(self, X, y, *, exposure=None, checkpoint: Any = None, stop: Callable[[], bool] | None = None) -> Self:
         """Fit to inputs X (N, D) and targets y, (N,) or (N, P); of several targets, some values may be missing (NaN).
 
+        Rows without any target are left out.
+
         exposure: of counts, the length of time, the area and so on (N,) in which they were counted.
         checkpoint: a folder to which training writes what it knows, every few seconds; a fit with the same settings and
             data that was killed goes on from there, to the same result. stop: training ends once this returns True.
         """
+        y, X, exposure = known_rows(y, X, exposure)
         config = self._start_fit(X, y)
         if config.likelihood != "auto" and part(LIKELIHOODS, config.likelihood).classes:
             raise ValueError(f"likelihood={config.likelihood!r} is for classes; use DeepGPClassifier.")
@@ -61,8 +66,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         Y, exposure = Y[rows], None if exposure is None else np.asarray(exposure)[rows]
         if (empty := np.isnan(Y).all(axis=0)).any():
             raise ValueError(f"column {int(np.argmax(empty))} of y has no value at all; leave it out.")
-        free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
-        likelihood = "negative-binomial" if free and (exposure is not None or _small_counts(Y)) else config.likelihood
+        likelihood = likelihood_of(config, Y, exposure is not None)
         counts = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts
         if exposure is not None and not counts:
             raise ValueError(f"an exposure belongs to counts, but likelihood={config.likelihood!r} is not for counts.")
@@ -79,8 +83,9 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         return (mean, self._shape(std * self.y_scaling_.scale)) if return_std else mean
 
     def score(self, X, y, sample_weight=None) -> float:
-        """Return R^2 of the predictive mean, over the rows that have one."""
+        """Return R^2 of the predictive mean, over the rows that have one and whose targets are known."""
         mean, y, there = np.asarray(self.predict(X)), np.asarray(y), ~self._inputs(X)[1]
+        there &= ~(missing_cells(y) if y.ndim == 1 else np.isnan(y).any(axis=1))
         weight = None if sample_weight is None else np.asarray(sample_weight)[there]
         return float(r2_score(y[there], mean[there], sample_weight=weight))
 
@@ -164,17 +169,17 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         return self._shape(np.moveaxis(self.y_scaling_.inverse(draws), 0, -1), axis=1)
 
     def _checked(self, missing: str, X, y: Any, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return inputs and targets (N, P) as arrays; several targets may have gaps, which validation does not see."""
+        """Return inputs and targets (N, P) as arrays; targets may have gaps, which validation does not see."""
         gaps, values = None, np.asarray(y)
-        if values.ndim == 2:
-            nullable = values.dtype == object and hasattr(y, "to_numpy")
+        nullable = values.dtype == object and hasattr(y, "to_numpy") and bool(missing_cells(values.reshape(-1)).any())
+        if values.ndim == 2 or nullable or (values.ndim == 1 and values.dtype.kind == "f"):
             y = y.to_numpy(dtype=float, na_value=np.nan) if nullable else values.astype(np.float64)
             gaps = np.isnan(y)
             y = np.where(gaps, 0.0, y)
         settings |= {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if settings["reset"] else 1}
         X, y = self._validated(missing, X, y, **settings)
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
-        return np.asarray(X), Y if gaps is None else np.where(gaps, np.nan, Y)
+        return np.asarray(X), Y if gaps is None else np.where(gaps.reshape(Y.shape), np.nan, Y)
 
     def _targets(self, X, y, exposure=None) -> np.ndarray:
         """Return targets as the model was trained on."""
@@ -217,6 +222,12 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def _shape(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
         return values.squeeze(axis) if self.single_output_ else values
+
+
+def likelihood_of(config: Config, Y: np.ndarray, exposed: bool) -> str:
+    """Return the likelihood that a config asks for; where it leaves this open, counts have one of their own."""
+    free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
+    return "negative-binomial" if free and (exposed or _small_counts(Y)) else config.likelihood
 
 
 def _small_counts(Y: np.ndarray) -> bool:

@@ -37,8 +37,8 @@ def is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
-def count_missing(column: np.ndarray) -> int:
-    """Return the number of missing values in a column."""
+def missing_cells(column: np.ndarray) -> np.ndarray:
+    """Return which values (N,) of a column are missing."""
     if column.dtype == object:
-        return sum(map(is_missing, column))
-    return int(np.isnan(column).sum()) if column.dtype.kind == "f" else 0
+        return np.array([is_missing(value) for value in column], bool)
+    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), bool)

@@ -1,52 +1,56 @@
 """Read tables from disk into polars frames and write them back, with errors that name the file and the line.
 
-A table is CSV (optionally gzipped) or Parquet, one file or a folder of parts, read as a whole or in chunks. CSV cells
-stay text: `tables.encode` decides once, at training, what a column means, rather than again for every chunk.
+A table is CSV (optionally gzipped), Excel or Parquet, one file or a folder of parts, read as a whole or in chunks. CSV
+cells stay text: `tables.encode` decides once, at training, what a column means, rather than again for every chunk.
 """
 
-import csv
-import gzip
-import io
-import os
+import logging
 import tempfile
-import zlib
-from collections import Counter
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count
 from pathlib import Path
 
 import polars as pl
 
+from overtone.tables.delimited import AS_FOUND, MAX_BYTES, TextOptions, numbered_rows, read_delimited
+from overtone.tables.errors import TableError, quoted_list
+
+log = logging.getLogger("overtone")
 CHUNK_ROWS = 50_000
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
-OTHER_DELIMITERS = ";\t|"
+TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+SUFFIXES = (*TEXT_SUFFIXES, ".xlsx", ".parquet", ".pq")
 
 
-MAX_BYTES, MAX_RATIO = 2**27, 50  # of an unpacked file: so many bytes, and so many times those of the packed one
-
-
-class TableError(ValueError):
-    """Report in one sentence why a table cannot be used, and where the problem is."""
-
-
-def read_table(path: str | Path) -> pl.DataFrame:
+def read_table(path: str | Path, options: TextOptions = AS_FOUND) -> pl.DataFrame:
     """Read all rows of a table."""
-    return pl.concat(list(read_chunks(path)), how="vertical")
+    return pl.concat(list(read_chunks(path, options=options)), how="vertical")
 
 
-def read_chunks(path: str | Path, rows: int = CHUNK_ROWS) -> Iterator[pl.DataFrame]:
+def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, options: TextOptions = AS_FOUND) -> Iterator[pl.DataFrame]:
     """Yield the rows of a table in chunks; there is at least one chunk, and none is empty."""
     names = None
     for part in _part_files(Path(path)):
         num_rows = 0
-        for chunk in _read_csv(part, rows) if ".csv" in part.suffixes else _read_parquet(part, rows):
+        for chunk in _read_part(part, rows, options):
             if names is not None and chunk.columns != names:
                 raise TableError(f"{part}: columns {quoted_list(chunk.columns)} differ from those of earlier parts.")
             names, num_rows = chunk.columns, num_rows + len(chunk)
             yield chunk
         if not num_rows:
             raise TableError(f"{part}: the table has a header but no rows.")
+
+
+def place_of_row(path: str | Path, row: int, options: TextOptions = AS_FOUND) -> str:
+    """Return in words where a row of a table is: the line of a text file, or else the number of the row."""
+    parts, num_before = _part_files(Path(path)), 0
+    for part in parts if all(part.name.endswith(TEXT_SUFFIXES) for part in parts) else []:
+        for index, (line, _) in zip(count(num_before - 1), numbered_rows(part, options), strict=False):
+            num_before = index + 1
+            if index == row:
+                return f"line {line}" if len(parts) == 1 else f"line {line} of {part.name}"
+    return f"row {row + 1}"
 
 
 def _part_files(path: Path) -> list[Path]:
@@ -60,48 +64,31 @@ def _part_files(path: Path) -> list[Path]:
     raise TableError(f"{path}: the file name of a table must end in {', '.join(SUFFIXES)}.")
 
 
-class BoundedGzip(gzip.GzipFile):
-    """A gzip file that is refused once it is far larger than tables are: a small one can hold any amount of zeros."""
-
-    def read1(self, size: int = -1) -> bytes:
-        data = gzip.GzipFile.read1(self, size)
-        if self.tell() > MAX_BYTES + MAX_RATIO * os.path.getsize(self.name):
-            raise TableError(f"{self.name}: this gzip file unpacks to more than a table would; unpack it yourself.")
-        return data
+def _read_part(path: Path, rows: int, options: TextOptions) -> Iterator[pl.DataFrame]:
+    if path.name.endswith(TEXT_SUFFIXES):
+        return read_delimited(path, rows, options)
+    return _read_excel(path, rows) if path.suffix == ".xlsx" else _read_parquet(path, rows)
 
 
-def _read_csv(path: Path, rows: int) -> Iterator[pl.DataFrame]:
-    opener = BoundedGzip if path.name.endswith(".gz") else open
+def _read_excel(path: Path, rows: int) -> Iterator[pl.DataFrame]:
     try:
-        with opener(path, "rb") as binary, io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as file:
-            yield from _csv_chunks(path, csv.reader(file, strict=True), rows)
-    except UnicodeDecodeError:
-        raise TableError(f"{path}: this file is not UTF-8 text; save it as UTF-8.") from None
-    except (zlib.error, EOFError, OSError) as error:
-        raise TableError(f"{path}: this file cannot be read, or is a damaged gzip file ({error}).") from None
-
-
-def _csv_chunks(path: Path, reader, rows: int) -> Iterator[pl.DataFrame]:
+        import fastexcel  # type: ignore[import-not-found]  # an extra
+    except ImportError:
+        advice = "install overtone[excel], or save the sheet as CSV"
+        raise TableError(
+            f"{path}: Excel files are read by the package fastexcel, which is not there; {advice}."
+        ) from None
     try:
-        names = [name.strip() for name in next(reader, [])]
-        _check_names(path, names)
-        numbered_rows = ((reader.line_num, row) for row in reader if row)
-        while block := list(islice(numbered_rows, rows)):
-            if odd := [(line, len(row)) for line, row in block if len(row) != len(names)]:
-                line, num = odd[0]
-                raise TableError(f"{path}, line {line}: {num} values, but the header has {len(names)} columns.")
-            yield pl.DataFrame([row for _, row in block], schema=dict.fromkeys(names, pl.String), orient="row")
-    except csv.Error as error:
-        raise TableError(f"{path}, line {reader.line_num}: not a valid CSV file ({error}).") from None
-
-
-def _check_names(path: Path, names: list[str]) -> None:
-    if not any(names):
-        raise TableError(f"{path}: the file or its first line is empty.")
-    if len(names) == 1 and (used := [d for d in OTHER_DELIMITERS if d in names[0]]):
-        raise TableError(f"{path}: the header contains {used[0]!r} but no commas; separate the columns by commas.")
-    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
-        raise TableError(f"{path}: more than one column is called {quoted_list(duplicates)}; use unique names.")
+        with zipfile.ZipFile(path) as packed:
+            if sum(file.file_size for file in packed.infolist()) > MAX_BYTES:
+                raise TableError(f"{path}: this Excel file is too large to be read; save the sheet as CSV.")
+        sheets = fastexcel.read_excel(path).sheet_names
+        frame = pl.read_excel(path, engine="calamine", infer_schema_length=None)
+    except (zipfile.BadZipFile, fastexcel.FastExcelError, pl.exceptions.PolarsError, OSError) as error:
+        raise TableError(f"{path}: the file is damaged or not an Excel file ({_reason(error)}).") from None
+    if len(sheets) > 1:
+        log.info("%s has %d sheets, of which the first, %r, is read.", path, len(sheets), sheets[0])
+    yield from frame.iter_slices(rows)
 
 
 def _read_parquet(path: Path, rows: int) -> Iterator[pl.DataFrame]:
@@ -109,14 +96,11 @@ def _read_parquet(path: Path, rows: int) -> Iterator[pl.DataFrame]:
         batches = pl.scan_parquet(path).collect_batches(chunk_size=rows, maintain_order=True)
         yield from (chunk for chunk in batches if len(chunk))
     except (pl.exceptions.PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise TableError(f"{path}: the file is damaged or not a Parquet file ({reason}).") from None
+        raise TableError(f"{path}: the file is damaged or not a Parquet file ({_reason(error)}).") from None
 
 
-def quoted_list(names: list[str], max_shown: int = 5) -> str:
-    """Return the names in quotes, separated by commas, with a count of those beyond `max_shown`."""
-    shown = ", ".join(map(repr, names[:max_shown]))
-    return shown if len(names) <= max_shown else f"{shown} and {len(names) - max_shown} more"
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
 @contextmanager
@@ -137,5 +121,4 @@ def table_writer(path: str) -> Iterator[Callable[[pl.DataFrame], None]]:
             (rows.sink_csv if path.endswith(".csv") else rows.sink_parquet)(unfinished)
             unfinished.replace(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise TableError(f"{path} cannot be written: {reason}") from None
+        raise TableError(f"{path} cannot be written: {_reason(error)}") from None

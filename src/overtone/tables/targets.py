@@ -6,29 +6,42 @@ import numpy as np
 import polars as pl
 
 from overtone.autopilot.names import LIKELIHOODS, part
-from overtone.tables.columns import BOOLEAN_WORDS, MISSING_WORDS, Column, clean_words, infer_column, infer_kind
-from overtone.tables.read import TableError
+from overtone.tables.columns import BOOLEAN_WORDS, MAX_CATEGORIES, NO_HINTS, Column, ColumnHints, infer_kind
+from overtone.tables.dates import infer_date_format
+from overtone.tables.errors import CellError, TableError
+from overtone.tables.numbers import MISSING_WORDS, clean_words
+
+DIGITS = range(10)
 
 
-def holds_classes(series: pl.Series, likelihood: str) -> bool:
-    """Return whether a target holds classes, according to the likelihood or, with "auto", to its values."""
+def infer_target(series: pl.Series, likelihood: str, hints: ColumnHints = NO_HINTS) -> Column:
+    """Return how a target is to be read; classes are a category, by the likelihood or, with "auto", by the values."""
+    classes = Column(series.name, "category", na=hints.na)
     if likelihood != "auto" and part(LIKELIHOODS, likelihood).classes:
-        return True
-    kind = infer_kind(series)[0] if series.null_count() < series.len() else "number"
-    if likelihood != "auto" and kind not in ("number", "boolean"):
-        raise TableError(f"target {series.name!r} is a {kind}; likelihood {likelihood!r} is for numbers; use 'auto'.")
-    return likelihood == "auto" and kind in ("category", "boolean")
+        return classes
+    column = infer_kind(series, hints)
+    if likelihood == "auto":
+        return classes if column.kind in ("category", "boolean") else column
+    if column.kind not in ("number", "boolean"):
+        text = f"is a {column.kind}; likelihood {likelihood!r} is for numbers; use 'auto'"
+        raise TableError(f"target {series.name!r} {text}.")
+    return column
 
 
-def class_labels(series: pl.Series) -> np.ndarray:
+def class_labels(series: pl.Series, na: tuple[str, ...] = ()) -> np.ndarray:
     """Return the labels of a target as words, with None for missing values."""
-    if series.dtype == pl.String and infer_column(series, calendar=False).kind == "time":
-        raise TableError(f"the target {series.name!r} is a time, but only numbers and classes can be predicted.")
-    words = clean_words(series, MISSING_WORDS)
-    labels = (words.str.to_lowercase() if infer_kind(series)[0] == "boolean" else words).to_numpy()
-    if all(label is None for label in labels):
+    words = clean_words(series, MISSING_WORDS, na)
+    distinct = words.drop_nulls().unique(maintain_order=True)
+    if not distinct.len():
         raise TableError(f"the target {series.name!r} has no values.")
-    return labels
+    if series.dtype == pl.String and infer_date_format(words):
+        raise TableError(f"the target {series.name!r} is a time, but only numbers and classes can be predicted.")
+    if distinct.len() > MAX_CATEGORIES:
+        found = f"{distinct.len()} different values, such as {distinct[0]!r}"
+        raise TableError(f"the target {series.name!r} has {found}; there may be at most {MAX_CATEGORIES} classes.")
+    lower = words.str.to_lowercase()
+    truth = any(lower.drop_nulls().is_in(list(values)).all() for values in BOOLEAN_WORDS)
+    return (lower if truth else words).to_numpy()
 
 
 def canonical_label(label: Any) -> str:
@@ -40,14 +53,26 @@ def canonical_label(label: Any) -> str:
         return word.lower() if any(word.lower() in values for values in BOOLEAN_WORDS) else word
 
 
-def numeric_target(series: pl.Series) -> np.ndarray:
-    """Return the numbers of a target, with NaN for missing values."""
-    kind = infer_column(series, calendar=False).kind
-    if kind not in ("number", "boolean"):
-        raise TableError(f"the target {series.name!r} is a {kind}, but only numbers and classes can be predicted.")
-    values = Column(series.name, kind).encode(series)[:, 0]
+def numeric_target(series: pl.Series, column: Column | None = None) -> np.ndarray:
+    """Return the numbers of a target, with NaN for missing values, as a column says or, without one, as inferred."""
+    column = column or infer_kind(series)
+    if column.kind not in ("number", "boolean"):
+        raise TableError(
+            f"the target {series.name!r} is a {column.kind}, but only numbers and classes can be predicted."
+        )
+    values = column.encode(series)[:, 0]
     if len(bad := np.flatnonzero(np.isinf(values))):
-        raise TableError(f"the target {series.name!r} has an infinite value in row {bad[0] + 1}.")
+        raise CellError(f"the target {series.name!r} has an infinite value in", bad[0], ".")
     if np.all(np.isnan(values)):
         raise TableError(f"the target {series.name!r} has no values.")
     return values
+
+
+def check_digits(name: str, values: np.ndarray) -> None:
+    """Ask what a target is whose values are digits, zero among them: they may be counts as well as classes."""
+    found = np.unique(values[~np.isnan(values)]).tolist()
+    if len(found) > 2 and found[0] == 0 and set(found) <= set(DIGITS):
+        raise TableError(
+            f"the target {name!r} has the whole numbers 0 to {found[-1]:g}, which may be counts or classes; say "
+            f"--likelihood negative-binomial for counts, softmax for classes, or gaussian for other numbers."
+        )
