@@ -168,7 +168,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 def update(arguments: argparse.Namespace) -> None:
     """Let a model take in the rows of a table, and save it."""
-    model, _, rows = loading.load_model_and_rows(arguments.model, arguments.table)
+    model, _, rows = loading.load_model_and_rows(arguments)
     out = arguments.out or arguments.model
     model.update(rows.X, rows.y, **rows.keywords).save(out)
     print(f"{len(rows)} new rows\nWritten: {out}")
