@@ -51,11 +51,11 @@ def main(seconds: int = 60) -> None:
         ax.plot(hours[~held_out], y[rows][~held_out], "k.", ms=3, label="training rows")
         ax.plot(hours[held_out], y[rows][held_out], "o", mfc="none", color="tab:red", ms=6, label="held-out rows")
         ax.set(title=f"{title}: RMSE of the held-out rows {error:.3f}", ylabel="share of places taken")
-    axes[0].legend(ncols=4, frameon=False, loc="upper left")
+    figure.legend(*axes[0].get_legend_handles_labels(), ncols=4, frameon=False, loc="outside upper center")
     weekdays, starts = np.unique(X[rows][:, 2].astype(int), return_index=True)
     axes[1].set_xticks(starts, [("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[day] for day in weekdays])
     axes[1].set_xlabel(f"{PARK}, Birmingham, one week of November 2016 (8:00 to 16:30)")
-    figure.savefig(PICTURE, dpi=90)
+    figure.savefig(PICTURE, dpi=80)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,12 @@ import re
 from pathlib import Path
 
 from overtone.experiments import EXPERIMENTS
-from overtone.experiments.claims import CLAIMS, verdict
+from overtone.experiments.claims import CLAIMS, NOT_RUN, verdict
 from overtone.experiments.records import Records
 from overtone.experiments.running import experiment
 
 PAGE = Path("docs/paper.md")
 BLOCK = re.compile(r"(<!-- made: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-NOT_RUN = "not run yet"
 
 
 def draw(folder: Path, name: str | None = None) -> None:
@@ -32,7 +31,9 @@ def claims_table(folder: Path) -> str:
     for claim in CLAIMS:
         records = read(folder, claim.experiment)
         figure, share = (NOT_RUN, None) if _is_trial(records) else claim.ask(records)
-        said = NOT_RUN if figure == NOT_RUN else f"**{verdict(share)}**"
+        planned = len(experiment(claim.experiment).cases(False, None, Path()))
+        part = f" so far, by {len(records)} of {planned} records" if len(records) < planned else ""
+        said = NOT_RUN if figure == NOT_RUN else f"**{verdict(share)}**{part}"
         lines.append(f"| [{claim.text}](#{claim.experiment}) | {claim.where} | {figure} | {said} |")
     return "\n".join(lines)
 
