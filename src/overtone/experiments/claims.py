@@ -115,9 +115,9 @@ def _real_world(name: str, sign: int) -> Callable[[list[dict]], Finding]:
         best, shares = {}, {}
         for way in (PAPER, OURS):
             best[way] = winners(records, name, sign, way, DGP, VFF, SVGP)
-            shares[way] = np.mean([method.startswith(way) for method in best[way].values()])
+            shares[way] = np.mean([method.startswith(way) for method in best[way].values()] or [np.nan])
         text = "; ".join(
-            f"{way} best on {round(shares[way] * len(found))} of {len(found)}"
+            f"{way} best on {sum(method.startswith(way) for method in found.values())} of {len(found)}"
             + "".join(f", {data}: {method}" for data, method in found.items() if not method.startswith(way))
             for way, found in best.items()
         )

@@ -77,9 +77,11 @@ def scored(method: str, X: Any, y: Any, split: tuple[Any, Any], seed: int, **set
 
 
 def winners(records: list[dict], name: str, sign: int, *methods: str) -> dict[str, str]:
-    """Return, for each table, the method whose mean is best, of those that start with one of the given names."""
+    """Return, for each table that has records of all, the best method of those that start with one of the names."""
     best = {}
     for (data,), group in summaries.groups(records, "data").items():
+        if not all(any(each["method"].startswith(method) for each in group) for method in methods):
+            continue
         chosen = [each for each in group if each["method"].startswith(methods or ("",))]
         means = {key[0]: sign * summaries.mean(each, name) for key, each in summaries.groups(chosen, "method").items()}
         best[data] = max(means, key=means.__getitem__)
