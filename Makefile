@@ -50,7 +50,7 @@ format: .venv/ready
 
 # The site is site/index.html. Building it needs no network, and neither does reading it.
 docs: .venv-docs/ready
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 
 # The pictures that the pages of docs show, made by their own code with their own settings.
 pictures: .venv/ready

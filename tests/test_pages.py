@@ -53,7 +53,7 @@ def test_all_blocks_are_checked_and_commands_exist(page):
                 build_parser().parse_args(arguments)
             elif program == "make":
                 assert set(arguments) <= set(targets)
-            else:
+            elif program != "export":
                 assert find_spec(program), f"{page} has the command {line!r}, which nothing checks"
 
 
