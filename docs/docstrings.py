@@ -29,7 +29,9 @@ def fields(kind: griffe.Class) -> dict[str, str]:
         for name, member in each.attributes.items():
             is_field = member.annotation is not None and "instance-attribute" in member.labels
             if is_field and not name.startswith("_"):
-                default = f" = {member.value}" if member.value is not None else ""
+                value = str(member.value)
+                constant = each.module.attributes.get(value)  # such as LENGTHSCALE
+                default = f" = {constant.value if constant else value}" if member.value is not None else ""
                 found[name] = f"{name}: {member.annotation}{default}"
     return found
 
