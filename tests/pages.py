@@ -19,7 +19,7 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-EFFORT = re.compile(r"\b(?:(max_)time|(max_|)steps)=[\d_]+")
+TIME, STEPS = re.compile(r"\bmax_time=\d+"), re.compile(r"\b((?:max_)?steps)=[\d_]+")
 FEW_STEPS = 5
 
 
@@ -30,12 +30,12 @@ def blocks(page: str, *kinds: str) -> list[tuple[str, str]]:
 
 
 def shortened(code: str) -> str:
-    """Return code whose fits take few steps.
+    """Return code whose fits take few steps; those that have a time get one layer, for most of theirs is compilation.
 
     >>> shortened("fit(max_time=60), fit(max_steps=2_000), fit(steps=2000)")
-    'fit(max_steps=5), fit(max_steps=5), fit(steps=5)'
+    'fit(n_layers=1, max_steps=5), fit(max_steps=5), fit(steps=5)'
     """
-    return EFFORT.sub(lambda match: f"{match[1] or match[2] or ''}steps={FEW_STEPS}", code)
+    return STEPS.sub(rf"\1={FEW_STEPS}", TIME.sub(f"n_layers=1, max_steps={FEW_STEPS}", code))
 
 
 def run(page: str, folder: Path, *, short: bool = False) -> dict:
