@@ -8,6 +8,7 @@ import os
 import posixpath
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from mkdocs.structure.files import File
@@ -52,17 +53,12 @@ def on_page_markdown(markdown, page, config, files):
 
 def _with_reference(markdown: str) -> str:
     """Return a page with lists of public names, settings and help texts in place of the comments that ask for them."""
-    sys.path.insert(0, str(ROOT / "src"))
-    os.environ.update(COLUMNS=COMMAND_WIDTH, NO_COLOR="1")
-    from overtone import NAMES
-    from overtone.app.cli import build_parser
-
-    commands = next(a.choices for a in build_parser()._actions if a.dest == "command")
+    public, commands = _package()
 
     def names(match):
         home, options = match[1], "{{heading: overtone.{0}, toc_label: {0}}}"
         return "\n\n".join(
-            f"::: overtone.{home}.{name}\n    options: {options.format(name)}" for name in NAMES[home].split()
+            f"::: overtone.{home}.{name}\n    options: {options.format(name)}" for name in public[home].split()
         )
 
     def settings(match):
@@ -80,6 +76,17 @@ def _with_reference(markdown: str) -> str:
     ):
         markdown = re.sub(pattern, replacement, markdown)
     return markdown
+
+
+@cache
+def _package():
+    """Return the public names of each module, and the parsers of the commands; neither needs JAX to be installed."""
+    sys.path.insert(0, str(ROOT / "src"))
+    os.environ.update(COLUMNS=COMMAND_WIDTH, NO_COLOR="1")
+    from overtone import NAMES
+    from overtone.app.cli import build_parser
+
+    return NAMES, next(action.choices for action in build_parser()._actions if action.dest == "command")
 
 
 def _brief(command) -> str:
