@@ -1,9 +1,10 @@
 # Two commands: `make demo` and `make test`. Each builds .venv from the pinned constraints if it is not there.
+# `make docs` builds the site, and `make dist` the package, which it tries in an environment of its own.
 # `make bench` and `make bench-quality` compare with other libraries, in an environment of their own.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-record test test-oldest lint format bench bench-quality
+.PHONY: demo demo-record test test-oldest lint format docs pictures dist bench bench-quality
 .DEFAULT_GOAL := test
 
 .venv/ready: pyproject.toml constraints.txt
@@ -40,6 +41,29 @@ lint: .venv/ready
 format: .venv/ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+.venv-docs/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	.venv-docs/bin/python -m pip install --quiet --constraint constraints.txt --group docs
+	touch .venv-docs/ready
+
+# The site is site/index.html. Building it needs no network, and neither does reading it.
+docs: .venv-docs/ready
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
+
+# The pictures that the pages of docs show, made by their own code with their own settings.
+pictures: .venv/ready
+	$(BIN)/python -m tests.pages docs/explanation/*.md docs/gallery/*.md
+
+# Source archive and wheel; the wheel is installed in a clean environment and tried there, away from the sources.
+dist: .venv/ready
+	rm -rf dist .venv-wheel
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	.venv-wheel/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	.venv-wheel/bin/python -I tests/smoke.py
 
 .venv-bench/ready: benchmarks/requirements.txt
 	$(PYTHON) -m venv .venv-bench

@@ -1,23 +1,10 @@
 """The pages for researchers, block by block: docs/research.md, docs/local.md and the recipes of ARCHITECTURE.md."""
 
-import re
-from pathlib import Path
-
 import jax.numpy as jnp
 import numpy as np
 
 import overtone as ot
-
-ROOT = Path(__file__).parent.parent
-
-
-def run(page: str, tmp_path, monkeypatch) -> dict:
-    """Run the Python blocks of a page in a folder of their own, and return the names that they leave."""
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    for number, text in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL), start=1):
-        exec(compile(text, f"{page}, block {number}", "exec"), names)
-    return names
+from tests.pages import run
 
 
 def assert_predicts(model, X, key):
@@ -27,8 +14,8 @@ def assert_predicts(model, X, key):
     assert np.all(distribution.std() > 0)
 
 
-def test_the_research_page_runs(tmp_path, monkeypatch, capsys):
-    names = run("docs/research.md", tmp_path, monkeypatch)
+def test_the_research_page_runs(tmp_path, capsys):
+    names = run("docs/research.md", tmp_path)
     assert names["mean"].shape == names["std"].shape == names["low"].shape == (50, 1)
     assert names["log_density"].shape == (60, 1)
     assert np.isfinite(names["bound"])
@@ -54,11 +41,11 @@ def check_windows(Windows):
     np.testing.assert_allclose(windows.Kuu(kernel).dense(), Kuu, rtol=1e-3)
 
 
-def test_the_page_about_neighbours_runs(tmp_path, monkeypatch):
-    assert run("docs/local.md", tmp_path, monkeypatch)["corrected"].mean().shape == (200, 1)
+def test_the_page_about_neighbours_runs(tmp_path):
+    assert run("docs/local.md", tmp_path)["corrected"].mean().shape == (200, 1)
 
 
-def test_the_recipes_of_the_architecture_run(tmp_path, monkeypatch):
-    names = run("ARCHITECTURE.md", tmp_path, monkeypatch)
+def test_the_recipes_of_the_architecture_run(tmp_path):
+    names = run("ARCHITECTURE.md", tmp_path)
     for model in (names["brownian"], names["increments"], names["known"], names["fitted"].model):
         assert_predicts(model, names["X"], names["key"])

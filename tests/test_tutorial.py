@@ -1,19 +1,15 @@
 """The tutorial, block by block."""
 
-import re
 import shlex
-from pathlib import Path
 
 from overtone.app.cli import main
-
-ROOT = Path(__file__).parent.parent
-BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", (ROOT / "docs" / "tutorial.md").read_text(), re.DOTALL)
+from tests.pages import blocks
 
 
 def test_the_tutorial_runs_and_ends_with_a_report(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
-    for kind, text in BLOCKS:
+    for kind, text in blocks("docs/tutorial.md", "python", "sh"):
         if kind == "python":
             exec(compile(text, "tutorial", "exec"), names)
             continue
