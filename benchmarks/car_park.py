@@ -40,7 +40,7 @@ def main(seconds: int = 60) -> None:
     rows = week(X)
     neighbours, held_out = model.neighbours_, np.isin(rows, test)
     hours = np.arange(len(rows))  # rows side by side, without the nights
-    figure, axes = plt.subplots(2, 1, figsize=(9, 5), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, 1, figsize=(9, 4.6), sharex=True, sharey=True, layout="constrained")
     for ax, title, used in zip(axes, ("The deep GP alone", "With its neighbours"), ((), neighbours), strict=True):
         model.neighbours_ = used
         mean = model.predict(X[rows])
@@ -55,7 +55,7 @@ def main(seconds: int = 60) -> None:
     weekdays, starts = np.unique(X[rows][:, 2].astype(int), return_index=True)
     axes[1].set_xticks(starts, [("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[day] for day in weekdays])
     axes[1].set_xlabel(f"{PARK}, Birmingham, one week of November 2016 (8:00 to 16:30)")
-    figure.savefig(PICTURE, dpi=80)
+    figure.savefig(PICTURE, dpi=64)
 
 
 if __name__ == "__main__":

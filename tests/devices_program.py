@@ -8,7 +8,6 @@ import optax
 
 import overtone as ot
 
-jax.config.update("jax_enable_x64", True)
 KEY = jax.random.key(0)
 rng = np.random.default_rng(0)
 X = rng.random((256, 2))
@@ -37,6 +36,7 @@ def trained(objective: str, likelihood: str, features) -> list[float]:
 
 
 if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
     cases = [("natural", "Poisson", ot.PinnedFourier(3)), ("collapsed", "Gaussian", ot.PinnedFourier(3))]
     cases += [("elbo", "Gaussian", ot.InducingPoints(6))]
     results = {f"{objective}, {kind}": trained(objective, kind, features) for objective, kind, features in cases}

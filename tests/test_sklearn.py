@@ -179,7 +179,8 @@ def test_a_model_that_is_refitted_knows_all_rows():
     """Its output layer is that of dense Gaussian conditioning, with the hyperparameters that it had."""
     x = np.sort(RNG.random(60))[:, None]
     y, few = np.sin(9 * x[:, 0]), np.r_[0:25, 35:60]
-    model = quick(method="vff", n_inducing=30, max_steps=50, dtype="float64").fit(x[few], y[few])
+    settings = {"method": "vff", "likelihood": "gaussian", "n_inducing": 30, "max_steps": 50, "dtype": "float64"}
+    model = quick(**settings).fit(x[few], y[few])
     with jax.enable_x64(True):
         parts = unwrap(model.model_)
     assert model.refit(x, y)

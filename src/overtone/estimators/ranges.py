@@ -25,7 +25,8 @@ def is_outside(Z: np.ndarray, known: np.ndarray = TRAINED) -> np.ndarray:
 
     A constant column has no range, and 1/2 of its unit takes its place.
     """
-    return (Z < known[0] - TOLERANCE) | (Z > known[1] + TOLERANCE)
+    low, high = known.astype(Z.dtype)  # with the same rounding
+    return (Z < low - TOLERANCE) | (Z > high + TOLERANCE)
 
 
 def counted(flags: np.ndarray) -> np.ndarray:

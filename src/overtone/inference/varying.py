@@ -215,7 +215,7 @@ class LogNoise(NamedTuple):
 
 def log_noise(P: Float[np.ndarray, "N K"], left: np.ndarray, spread: np.ndarray) -> LogNoise:
     """Return the most probable b and z of r ~ N(0, c + exp(b + P z)), by Fisher's scoring."""
-    start = np.log(max(np.mean(left**2), np.finfo(float).tiny))
+    start = np.log(max(np.mean(left**2), NOISE_FLOOR))
     design = np.column_stack([np.full(len(left), LEVEL_DEVIATION), P])
 
     def value(w: np.ndarray) -> float:
