@@ -58,7 +58,7 @@ def folder(tmp_path_factory):
     done = run("fit", "train.csv", "--target", "y", "--steps", "100", *QUICK, folder=folder)
     assert done.returncode == 0, done.stderr
     assert "log density" in done.stdout
-    assert "Then the model was fitted to all 300 rows, these among them." in done.stdout
+    assert "Then the model took these rows in, too." in done.stdout
     assert "Written: model.safetensors" in done.stdout
     return folder
 

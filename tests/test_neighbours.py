@@ -203,15 +203,6 @@ def test_neighbours_take_new_rows_in(fitted, tmp_path):
     assert updated.log_predictive_density(X[:200], y[:200]).mean() > before + 0.2  # each is its own neighbour now
 
 
-def test_neighbours_know_new_rows_after_a_refit(fitted):
-    model = fitted[0]
-    before = model.neighbours_
-    all_X, all_y = levels(2600)
-    assert model.refit(all_X, all_y)
-    assert len(model.neighbours_[0].scores) == 2600 > len(before[0].scores)
-    assert model.neighbours_[0].gain == before[0].gain
-
-
 def test_neighbours_are_not_asked_for_what_they_do_not_know():
     X, _ = levels(2600)
     y = np.sin(5 * X[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=2600)

@@ -59,10 +59,9 @@ def fit(arguments: argparse.Namespace) -> None:
     if len(held_out):
         print("\nOn the held-out rows:")
         loading.print_scores(loading.score(model, held_out))
-        known = rows[np.isin(rows.y, model.classes_)] if classes else rows
-        if model.refit(known.X, known.y, **known.keywords):
-            model.save(arguments.out)
-            print(f"\nThen the model was fitted to all {len(known)} rows, these among them.")
+        if model.plan_.output != "adam":
+            model.update(held_out.X, held_out.y, **held_out.keywords).save(arguments.out)
+            print("\nThen the model took these rows in, too.")
     shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(training.X))
     print(f"\nResidual fraction of each layer (near 0, there are enough frequencies): {shares}")
     print(f"Written: {arguments.out}")

@@ -72,15 +72,6 @@ def learn_neighbours(model: DeepGP, key: Any, rows: Rows, held_out: Rows, plan: 
     return Learned(tuple(found) if any(process is not None for process in found) else (), " ".join(sentences))
 
 
-def renewed(neighbours: Neighbours, model: DeepGP, key: Any, rows: Rows, seed: int) -> Neighbours:
-    """Return the same GPs of the scores that a model leaves at these rows."""
-    if not neighbours:
-        return ()
-    rows = some_rows(rows, LOCAL.max_rows, seed)
-    scores = normal_scores(model, key, rows).T
-    return tuple(process and with_rows(process, rows.X, z) for process, z in zip(neighbours, scores, strict=True))
-
-
 def extended(neighbours: Neighbours, model: DeepGP, key: Any, rows: Rows) -> Neighbours:
     """Return the same GPs with the scores of further rows."""
     scores = normal_scores(model, key, rows).T

@@ -24,9 +24,8 @@ from overtone.inference.checkpoints import Checkpoint, digest
 from overtone.inference.collapsed import best_scales
 from overtone.inference.evidence import freedom, with_variances_times
 from overtone.inference.loop import History, fit
-from overtone.inference.natural import NaturalGradient
 from overtone.inference.objective import AbstractObjective, Rows
-from overtone.inference.output_layer import output_sums, with_output_from_rows
+from overtone.inference.output_layer import output_sums
 from overtone.inference.predictions import bound
 from overtone.inference.quasi_newton import fit_quasi_newton
 from overtone.inference.schedules import plain_adam, planned_adam
@@ -119,18 +118,6 @@ def train(
             model = stage.objective.finish(model, stage.state, stages.key, stages.rows)
     history = replace(stage.history, seconds=perf_counter() - stages.began)
     return Trained(model, history, learned.neighbours, learned.why)
-
-
-def refitted(plan: Plan, model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:
-    """Return a trained model that knows these rows: an exact GP is fitted again, of others the output layer is."""
-    with jax.enable_x64(True), one_blas_thread():
-        key, rows = jax.random.key(plan.seed), Rows(X, y)
-        if plan.exact_kernel and len(model.layers) == 1:
-            return fit_exact(plan, rows, key, lambda: False)[0].model
-        if len(X) > (most := NaturalGradient.finish_rows):
-            chosen = np.sort(np.random.default_rng(plan.seed).choice(len(X), most, replace=False))
-            rows = Rows(X[chosen], y[chosen])
-        return with_output_from_rows(model, key, *rows)
 
 
 def updated(plan: Plan, model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:

@@ -15,9 +15,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from overtone.autopilot.config import PARAMETERS, Config
-from overtone.autopilot.local import Neighbours, extended, of_neighbours, renewed
+from overtone.autopilot.local import Neighbours, extended, of_neighbours
 from overtone.autopilot.plan import plan
-from overtone.autopilot.train import Run, refitted, train, updated
+from overtone.autopilot.train import Run, train, updated
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
@@ -90,23 +90,6 @@ class DeepGPEstimator(BaseEstimator):
         found = {"n_layers": self.history_.choice, "likelihood": self.history_.noise, "neighbours": why}
         self.plan_.reasons.update({name: sentence for name, sentence in found.items() if sentence})
         return self
-
-    def refit(self, X, y, **exposure: Any) -> bool:
-        """Fit an exact GP, or a model's output layer, again to its rows and new ones, and return whether this was done.
-
-        It is not where q(v) was trained by Adam, or where rows lie outside the range that an output layer knows.
-        """
-        Y, values = self._targets(X, y, **exposure), self.inputs(X)
-        kept = ~np.isnan(values).any(axis=1)
-        exact = self.plan_.exact_kernel and len(self.model_.layers) == 1
-        scaling = unit_interval(values[kept]) if exact else self.x_scaling_
-        Z = scaling.columns(values[kept], self.config_.dtype)
-        if self.plan_.output == "adam" or is_outside(Z).any():
-            return False
-        self.model_, self.x_scaling_ = refitted(self.plan_, self.model_, Z, Y[kept]), scaling
-        key, rows = jax.random.key(self.config_.random_state), Rows(Z, Y[kept])
-        self.neighbours_ = renewed(self.neighbours_, self.model_, key, rows, self.config_.random_state)
-        return True
 
     def update(self, X, y, **exposure: Any) -> Self:
         """Take new rows in, in seconds, without those that the model was fitted to; its hidden layers stay.
