@@ -26,6 +26,7 @@ from overtone.tables.read import read_chunks, table_writer
 
 log = logging.getLogger("overtone")
 MIN_ROWS_TO_SPLIT = 20
+BESIDE_THE_FIT = 0.25, 12.0  # of a budget, for start-up, scores and files: this share, and at most so many seconds
 
 
 def fit(arguments: argparse.Namespace) -> None:
@@ -33,6 +34,8 @@ def fit(arguments: argparse.Namespace) -> None:
     _check_arguments(arguments)
     settings = {f.name: getattr(arguments, f.name) for f in fields(Config)}
     Config(**settings).validate()
+    if arguments.max_time:
+        settings["max_time"] -= min(BESIDE_THE_FIT[0] * arguments.max_time, BESIDE_THE_FIT[1])
     table = read_training_table(arguments)
     rows, encoder, targets, classes = table.rows, table.encoder, table.targets, table.classes
     training, held_out = _split(arguments, encoder, rows)
