@@ -62,7 +62,8 @@ def fit(arguments: argparse.Namespace) -> None:
     if len(held_out):
         print("\nOn the held-out rows:")
         loading.print_scores(loading.score(model, held_out))
-        if model.plan_.output != "adam":
+        inside = model.learns_outside or not model.count_outside(held_out.X)[0]
+        if model.plan_.output != "adam" and inside:
             model.update(held_out.X, held_out.y, **held_out.keywords).save(arguments.out)
             print("\nThen the model took these rows in, too.")
     shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(training.X))

@@ -105,7 +105,7 @@ class DeepGPEstimator(BaseEstimator):
         rows = Rows(self.x_scaling_.columns(values[kept], self.config_.dtype), Y[kept])
         if not len(rows.X):
             return self
-        if self.neighbours_ or (self.plan_.exact_kernel and len(self.model_.layers) == 1):
+        if self.learns_outside:
             self.range_ = np.stack(
                 [np.minimum(self.range_[0], rows.X.min(0)), np.maximum(self.range_[1], rows.X.max(0))]
             )
@@ -118,6 +118,11 @@ class DeepGPEstimator(BaseEstimator):
         else:
             self.model_ = updated(self.plan_, self.model_, *rows)
         return self
+
+    @property
+    def learns_outside(self) -> bool:
+        """Whether new rows outside the range of the training inputs teach the model anything."""
+        return bool(self.neighbours_) or (self.plan_.exact_kernel is not None and len(self.model_.layers) == 1)
 
     @property
     def target_names(self) -> list[str]:
