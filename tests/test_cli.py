@@ -247,6 +247,14 @@ def test_rows_to_test_on_are_the_last_in_time_if_later_rows_are_to_be_predicted(
     assert capsys.readouterr().out.strip() in printed
 
 
+def test_a_budget_is_for_start_up_and_scores_too(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for budget, seconds in (("40s", 30.0), ("5m", 288.0)):
+        asked = ["--target", "y", "--steps", "1", "--budget", budget, "--out", "budget.safetensors"]
+        assert main(["fit", "train.csv", *asked, *QUICK]) == 0
+        assert DeepGPRegressor.load("budget.safetensors").config_.max_time == seconds
+
+
 def test_several_targets_from_table_to_table(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     x = RNG.uniform(0, 6, 120)

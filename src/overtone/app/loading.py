@@ -151,7 +151,7 @@ def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
     plan, history = model.plan_, model.history_
     layers, variables = len(model.model_.layers), "inducing points" if plan.features == "points" else "frequencies"
     kind, kernel, likelihood = f"{layers} layers, {plan.num_inducing} {variables}", plan.kernel, plan.likelihood
-    if plan.exact_kernel and layers == 1:
+    if plan.is_exact(model.model_):
         kind, kernel, likelihood = "one layer, an exact GP", f"{plan.exact_kernel} and straight lines", "gaussian"
     if isinstance(model.model_.likelihood, FlexibleNoise) and likelihood == "gaussian":
         likelihood = "gaussian, with noise that varies"

@@ -108,7 +108,7 @@ def _metric(name: str, value: float) -> str:
 def model_warnings(model: Any, X: np.ndarray, metrics: dict[str, float], residual: list[float]) -> list[str]:
     """Return what a user should know before trusting the predictions, in plain words."""
     rows, num_steps, missed = metrics["rows"], len(model.history_.loss), max(residual)
-    exact = model.plan_.exact_kernel and len(model.model_.layers) == 1
+    exact = model.plan_.is_exact(model.model_)
     low, high = model.x_scaling_.shift, model.x_scaling_.shift + model.x_scaling_.scale
     outside, error = np.mean(np.any((X < low - 1e-9) | (X > high + 1e-9), axis=1)), metrics.get("standardised_rmse", 0)
     checks = [

@@ -54,6 +54,10 @@ class Plan:
         """Return the plan that `dataclasses.asdict` took apart, with tuples for lists."""
         return Plan(**{**about, "start": about["start"] and Start(*about["start"])})
 
+    def is_exact(self, model: Any) -> bool:
+        """Return whether a model that was trained by this plan is an exact GP."""
+        return self.exact_kernel is not None and len(model.layers) == 1
+
     def shallow(self) -> "Plan":
         """Return the same plan for one layer."""
         return replace(self, depths=(1,))

@@ -95,7 +95,7 @@ def train(
             if deep := stages.train_deep(shallow):
                 stage = deep if stages.score(deep) > stages.score(shallow) else shallow
         model, one_layer = stage.model, len(stage.model.layers) == 1
-        exact = one_layer and plan.exact_kernel is not None
+        exact = plan.is_exact(model)
         if one_layer and plan.calibrated and not plan.band_limited and not exact:
             factor = freedom(model, len(X))
             if plan.varying_noise:
@@ -123,7 +123,7 @@ def train(
 def updated(plan: Plan, model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:
     """Return a trained model that knows these rows besides its own; an exact GP has them as inducing points, too."""
     with jax.enable_x64(True), one_blas_thread():
-        if plan.exact_kernel and len(model.layers) == 1:
+        if plan.is_exact(model):
             points = np.asarray(unwrap(model.output.features).Z, X.dtype)  # pyright: ignore
             new = np.array([row for row in np.unique(X, axis=0) if not (points == row).all(axis=1).any()])
             room = EXACT.max_rows - len(points)

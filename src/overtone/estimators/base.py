@@ -122,7 +122,7 @@ class DeepGPEstimator(BaseEstimator):
     @property
     def learns_outside(self) -> bool:
         """Whether new rows outside the range of the training inputs teach the model anything."""
-        return bool(self.neighbours_) or (self.plan_.exact_kernel is not None and len(self.model_.layers) == 1)
+        return bool(self.neighbours_) or self.plan_.is_exact(self.model_)
 
     @property
     def target_names(self) -> list[str]:
