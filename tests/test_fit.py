@@ -9,9 +9,10 @@ import numpy as np
 import optax
 import pytest
 
+from overtone.inference.batches import Batches
 from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
 from overtone.inference.checkpoints import Checkpoint, CheckpointWarning, digest
-from overtone.inference.loop import Batches, DivergedWarning, fit
+from overtone.inference.loop import DivergedWarning, fit
 from overtone.inference.objective import AbstractObjective
 from overtone.inference.schedules import planned, planned_adam, warm_up_and_decay
 from overtone.numerics.params import Fixed, Positive, trainable, unwrap

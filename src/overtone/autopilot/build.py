@@ -12,7 +12,7 @@ from overtone.autopilot.record import Plan
 from overtone.gp.features import BandLimited, PinnedFourier
 from overtone.gp.layers import AbstractLayer, Layer, SumOfLayers
 from overtone.gp.likelihoods import AbstractFamily, AbstractNoise, FlexibleNoise, Gaussian
-from overtone.gp.maps import Columns, Identity, Projection
+from overtone.gp.maps import Affine, Columns, Identity, Projection
 from overtone.gp.model import DeepGP
 from overtone.gp.variational import MeanField
 from overtone.inference.objective import AbstractObjective, KLWeights
@@ -20,7 +20,10 @@ from overtone.numerics.params import Positive
 
 
 def build(plan: Plan, X: np.ndarray, y: np.ndarray) -> DeepGP:
-    """Return the deepest model of a plan, initialised for inputs X (N, D) and targets y (N, Q)."""
+    """Return the deepest model of a plan, initialised for inputs X (N, D) in [0, 1] and targets y (N, Q).
+
+    These may be a part of the rows that it is for.
+    """
     widths = X.shape[1], *[plan.hidden_width] * (plan.num_layers - 1)
     layers = [_layer(plan, depth, num_inputs) for depth, num_inputs in enumerate(widths)]
     return DeepGP(layers, _likelihood(plan)).initialised(X, y, seed=plan.seed, dtype=plan.dtype)
@@ -36,11 +39,16 @@ def _layer(plan: Plan, depth: int, num_inputs: int) -> AbstractLayer:
         _features(plan),
         None if last else plan.hidden_width,
         q=part(COVARIANCES, plan.covariance),
+        scaling=None if depth else _no_scaling(num_inputs),
         projection=Identity() if num == num_inputs else Projection(num),
     )
     if depth or last or not plan.fine_inputs:
         return layer
-    return SumOfLayers((layer, _fine_layer(plan)))
+    return SumOfLayers((layer, _fine_layer(plan, num_inputs)))
+
+
+def _no_scaling(num_inputs: int) -> Affine:
+    return Affine(np.zeros(num_inputs), np.ones(num_inputs))
 
 
 def _features(plan: Plan) -> Any:
@@ -51,10 +59,11 @@ def _features(plan: Plan) -> Any:
     return BandLimited(features) if plan.band_limited else features
 
 
-def _fine_layer(plan: Plan) -> Layer:
+def _fine_layer(plan: Plan, num_inputs: int) -> Layer:
     """Return the sum of functions of single inputs with many frequencies, which are added to the first layer."""
     kernel = part(KERNELS, plan.kernel)(FINE.variance, START.waves / FINE.frequencies)
-    return Layer(kernel, PinnedFourier(FINE.frequencies), q=MeanField, projection=Columns(plan.fine_inputs))
+    features, columns = PinnedFourier(FINE.frequencies), Columns(plan.fine_inputs)
+    return Layer(kernel, features, q=MeanField, scaling=_no_scaling(num_inputs), projection=columns)
 
 
 def _likelihood(plan: Plan) -> AbstractFamily:

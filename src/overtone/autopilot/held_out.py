@@ -10,16 +10,16 @@ from overtone.autopilot.policies import HOLD_OUT, NOISE
 from overtone.autopilot.record import Plan
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.gp.model import DeepGP
+from overtone.inference.batches import shuffled
 from overtone.inference.objective import Rows
 from overtone.inference.predictions import log_density, over_rows
 
 
-def hold_out(plan: Plan, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows to train on, and those that tell when to stop."""
+def hold_out(plan: Plan, num: int) -> np.ndarray:
+    """Return which of so many rows tell when to stop."""
     if plan.held_out_last:
-        return np.arange(num - plan.held_out), np.arange(num - plan.held_out, num)
-    order = np.random.default_rng(plan.seed).permutation(num)
-    return np.sort(order[plan.held_out :]), np.sort(order[: plan.held_out])
+        return np.arange(num - plan.held_out, num)
+    return np.sort(shuffled(np.arange(plan.held_out), num, plan.seed))
 
 
 def with_tested_noise(model: DeepGP, key: Any, held_out: Rows) -> DeepGP:

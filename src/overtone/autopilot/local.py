@@ -12,6 +12,7 @@ from overtone.autopilot.record import Plan
 from overtone.gp.likelihoods import AbstractNoise, FlexibleNoise
 from overtone.gp.model import DeepGP
 from overtone.gp.neighbours import NeighbourGP
+from overtone.inference.batches import random_rows
 from overtone.inference.neighbours import fit_neighbours, said_by_neighbours, with_rows, with_tested_scale
 from overtone.inference.objective import Rows
 from overtone.inference.predictions import over_rows, scores_of_rows, usual_draws
@@ -50,7 +51,7 @@ def learn_neighbours(model: DeepGP, key: Any, rows: Rows, held_out: Rows, plan: 
     )
     if most < LOCAL.min_rows:
         return Learned(why="There was no time to ask the neighbours of a row.")
-    rows = some_rows(rows, most, plan.seed)
+    rows = random_rows(rows, most, plan.seed)
     known, limit = normal_scores(model, key, rows), LOCAL.fit_share * plan.seconds if plan.seconds else np.inf
     found, sentences = [], []
     for output, (scores, new_scores) in enumerate(zip(known.T, new.T, strict=True)):
@@ -79,14 +80,6 @@ def extended(neighbours: Neighbours, model: DeepGP, key: Any, rows: Rows) -> Nei
         process and with_rows(process, np.concatenate([process.inputs, rows.X]), np.concatenate([process.scores, z]))
         for process, z in zip(neighbours, scores, strict=True)
     )
-
-
-def some_rows(rows: Rows, most: int, seed: int) -> Rows:
-    """Return at most so many random rows."""
-    if len(rows.X) <= most:
-        return rows
-    chosen = np.sort(np.random.default_rng(seed).choice(len(rows.X), most, replace=False))
-    return Rows(rows.X[chosen], rows.y[chosen])
 
 
 def normal_scores(model: DeepGP, key: Any, rows: Rows) -> np.ndarray:

@@ -5,6 +5,7 @@ Every decision is made here, once. Its thresholds are in `policies`, and `Plan.r
 
 from itertools import product
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -28,19 +29,24 @@ from overtone.autopilot.policies import (
 from overtone.autopilot.record import Plan
 from overtone.autopilot.sizes import Sizes
 from overtone.autopilot.spectrum import Start, frequencies, start_noise, start_of_series, warn_if_far_too_few
+from overtone.inference.batches import random_rows
+from overtone.inference.objective import Rows
 
 
-def plan(config: Config, X: np.ndarray, y: np.ndarray) -> Plan:
-    """Decide all that a config leaves to the data: inputs X (N, D), and targets y (N, Q), standardised if numbers."""
-    return _Planner(config, X, y).plan()
+def plan(config: Config, X: Any, y: Any) -> Plan:
+    """Decide all that a config leaves to the data: inputs X (N, D), and targets y (N, Q), standardised if numbers.
+
+    Of very many rows, or of a view of rows, a random part is looked at.
+    """
+    return _Planner(config, len(X), *random_rows(Rows(X, y), START.max_rows)).plan()
 
 
 class _Planner:
     """The decisions, each of which may depend on those before it."""
 
-    def __init__(self, config: Config, X: np.ndarray, y: np.ndarray):
+    def __init__(self, config: Config, num_rows: int, X: np.ndarray, y: np.ndarray):
         self.config, self.X = config, X
-        self.num_rows, self.num_inputs = X.shape
+        self.num_rows, self.num_inputs = num_rows, X.shape[1]
         self.series, self.paper = self.num_inputs == 1, config.preset == "paper"
         self.reasons: dict[str, str] = {}
         self.features = self.decide_features()

@@ -25,8 +25,9 @@ class SpectrumPolicy:
 
 @dataclass(frozen=True)
 class StartPolicy:
-    """Where the output layer of a series starts: a grid search of the bound in Whittle's approximation."""
+    """Where training starts; that of a series by a grid search of the bound in Whittle's approximation."""
 
+    max_rows: int = 200_000  # at most, random ones, that decide about the model and where its parameters start
     lengthscales: int = 30  # between the distance of neighbours and the whole range
     variances: tuple[float, float, int] = (0.1, 10.0, 7)  # from, to, how many; for a target of variance 1
     noises: tuple[float, float, int] = (1e-8, 1.0, 33)

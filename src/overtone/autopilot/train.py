@@ -15,9 +15,10 @@ from overtone.autopilot.build import build, deepened, objective, with_scales
 from overtone.autopilot.exact import fit_exact, with_noise
 from overtone.autopilot.held_out import held_out_densities, held_out_density, hold_out, with_tested_noise
 from overtone.autopilot.local import Learned, Neighbours, learn_neighbours
-from overtone.autopilot.policies import BAND_LIMIT, DEPTH, EXACT, HOLD_OUT, LOCAL, TIME
+from overtone.autopilot.policies import BAND_LIMIT, DEPTH, EXACT, HOLD_OUT, LOCAL, START, TIME
 from overtone.autopilot.record import Plan
 from overtone.gp.model import DeepGP
+from overtone.inference.batches import random_rows
 from overtone.inference.calibration import with_calibrated_noise
 from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
 from overtone.inference.checkpoints import Checkpoint, digest
@@ -32,6 +33,7 @@ from overtone.inference.schedules import plain_adam, planned_adam
 from overtone.inference.updating import with_more_points, with_more_rows
 from overtone.numerics.compiling import one_blas_thread
 from overtone.numerics.params import unwrap
+from overtone.storage.rows import without
 from overtone.version import __version__
 
 
@@ -75,12 +77,15 @@ class Trained(NamedTuple):
 
 def train(
     plan: Plan,
-    X: np.ndarray,
-    y: np.ndarray,
+    X: Any,
+    y: Any,
     run: Run = Run(),  # noqa: B008
     parts: Parts = Parts(),  # noqa: B008
 ) -> Trained:
-    """Build the model of a plan and fit it to X (N, D) and y (N, Q), standardised if they are numbers with units."""
+    """Build the model of a plan and fit it to X (N, D) and y (N, Q), standardised if they are numbers with units.
+
+    Both may be views of rows (see `overtone.storage.rows`) in place of arrays.
+    """
     # Double precision is for what asks for it: the model and the rows keep the plan's.
     with jax.enable_x64(True), one_blas_thread():
         stages, share = _Stages(plan, X, y, run, parts), DEPTH.shallow_share
@@ -134,17 +139,20 @@ def updated(plan: Plan, model: DeepGP, X: np.ndarray, y: np.ndarray) -> DeepGP:
 class _Stages:
     """The stages of one fit, with the rows and the clock that they share."""
 
-    def __init__(self, plan: Plan, X: np.ndarray, y: np.ndarray, run: Run, parts: Parts):
+    def __init__(self, plan: Plan, X: Any, y: Any, run: Run, parts: Parts):
         self.began, self.plan, self.run, self.parts = perf_counter(), plan, run, parts
+        if plan.output == "collapsed":  # which takes all rows at every step
+            X, y = np.asarray(X), np.asarray(y)
         self.rows, self.key = Rows(X, y), jax.random.key(plan.seed)
-        train_on, held_out = hold_out(plan, len(X))
-        self.training_rows, self.all_held_out = Rows(X[train_on], y[train_on]), Rows(X[held_out], y[held_out])
+        held_out = hold_out(plan, len(X))
+        self.training_rows = Rows(without(X, held_out), without(y, held_out))
+        self.all_held_out = Rows(X[held_out], y[held_out])
         # Rows that tell when to stop have been looked at many times, and cannot tell which stage is better.
         stop_by, choose_by = (held_out[::2], held_out[1::2]) if plan.exact_kernel else (held_out, held_out[:0])
         self.held_out, self.choose_by = Rows(X[stop_by], y[stop_by]), Rows(X[choose_by], y[choose_by])
 
     def model(self, plan: Plan) -> DeepGP:
-        model = self.parts.prepared(build(plan, *self.rows), self.rows)
+        model = self.parts.prepared(build(plan, *random_rows(self.rows, START.max_rows)), self.rows)
         return with_best_scales(model, self.rows) if plan.band_limited and plan.output == "collapsed" else model
 
     def train(self, plan: Plan, model: DeepGP, until: float, share: float) -> Stage:

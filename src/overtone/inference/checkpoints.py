@@ -13,6 +13,7 @@ import numpy as np
 from overtone.inference.callbacks import Callback
 from overtone.inference.loop import Training
 from overtone.storage import files
+from overtone.storage.rows import pieces
 
 SECONDS_BETWEEN = 5.0  # OVERTONE_CHECKPOINT_SECONDS is another number
 PLAIN = ("step", "steps", "most_steps", "factor", "scores")  # of a training, as JSON
@@ -82,9 +83,11 @@ class Checkpoint(Callback):
         self.last = perf_counter()
 
 
-def digest(*arrays: np.ndarray) -> str:
-    """Return a short name for the contents of arrays."""
+def digest(*arrays: Any) -> str:
+    """Return a short name for the contents of arrays, or of views of rows."""
     contents = hashlib.sha256()
     for array in arrays:
-        contents.update(str((array.shape, array.dtype)).encode() + np.ascontiguousarray(array).tobytes())
+        contents.update(str((array.shape, array.dtype)).encode())
+        for piece in pieces(array):
+            contents.update(piece.tobytes())
     return contents.hexdigest()[:16]

@@ -18,10 +18,12 @@ import numpy as np
 import optax
 from jaxtyping import PRNGKeyArray
 
+from overtone.inference.batches import Batches
 from overtone.inference.devices import anywhere, everywhere, shared
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.numerics.compiling import jitted, one_blas_thread
 from overtone.numerics.params import trainable
+from overtone.storage.rows import RowView
 
 CHUNK_STEPS = 100  # in a turn, at most
 
@@ -89,10 +91,12 @@ def fit(
 
 
 def rows_of(model: Any, data: tuple[Any, Any]) -> Rows:
-    """Return rows (X, y) in the precision of a model, with targets as columns."""
+    """Return rows (X, y) in the precision of a model, with targets as columns; views of rows have both already."""
     dtype = next((leaf.dtype for leaf in jax.tree.leaves(model) if eqx.is_inexact_array(leaf)), None)
     if dtype is None:
         raise ValueError("the model has no arrays to train; call DeepGP(...).initialised(X, y) first.")
+    if isinstance(data[0], RowView):
+        return Rows(*data)
     X, y = (np.asarray(part, dtype) for part in data)
     return Rows(X, y.reshape(len(y), -1))
 
@@ -149,6 +153,8 @@ class Training:
         told = jax.device_put((span, np.asarray(self.factor), np.full(self.chunk, np.nan)))
         given = everywhere((self.state, self.static, self.objective, self.optim, self.key, *told))
         batches = shared(self.batches.take(self.step, self.chunk), axis=1)
+        if self.step + count < self.steps:
+            self.batches.expect(self.step + count, self.chunk)
         state, losses, finite = jitted(_run)(*given, batches)
         losses = np.asarray(losses)
         self.diverged = not (np.isfinite(losses[0]) if probe else finite)
@@ -211,28 +217,3 @@ def _run(state, static, objective: AbstractObjective, optim: Any, key, span, fac
     start = jnp.zeros_like(first), losses, state, jnp.asarray(True)
     _, losses, state, finite = jax.lax.while_loop(goes_on, one_step, start)
     return state, losses, finite & jnp.isfinite(sum(jnp.sum(jnp.abs(part)) for part in jax.tree.leaves(state[0])))
-
-
-class Batches:
-    """Minibatches without replacement: one seeded permutation of the rows after the other.
-
-    The batch of a step is a function of the seed and the step alone, so a run that resumes at any step
-    sees the same batches. A batch size of all the rows or more gives the whole data every time, in order.
-    """
-
-    def __init__(self, *arrays: np.ndarray, batch_size: int, seed: int):
-        self.arrays = arrays
-        self.num_data = len(arrays[0])
-        self.batch_size = min(batch_size, self.num_data)
-        self.order = lru_cache(maxsize=2)(lambda epoch: np.random.default_rng([seed, epoch]).permutation(self.num_data))
-
-    def take(self, first: int, num: int) -> tuple[np.ndarray, ...]:
-        """The batches of steps first, ..., first + num - 1, stacked along a new leading axis, or one for them all."""
-        if self.batch_size == self.num_data:
-            return tuple(a[None] for a in self.arrays)
-        position = np.arange(first * self.batch_size, (first + num) * self.batch_size)
-        epoch, index = np.divmod(position, self.num_data)
-        rows = np.empty_like(position)
-        for e in range(epoch[0], epoch[-1] + 1):
-            rows[epoch == e] = self.order(e)[index[epoch == e]]
-        return tuple(a[rows].reshape(num, self.batch_size, *a.shape[1:]) for a in self.arrays)

@@ -16,7 +16,8 @@ from jaxtyping import Array, Float, Int
 
 from overtone.gp.likelihoods.base import expected_log_prob
 from overtone.gp.model import DeepGP
-from overtone.inference.objective import MANY_STEPS, AbstractObjective, KLWeights, Rows
+from overtone.inference.batches import random_rows
+from overtone.inference.objective import MANY_STEPS, AbstractObjective, KLWeights
 from overtone.inference.output_layer import (
     optimum,
     reference_noise,
@@ -101,11 +102,9 @@ class NaturalGradient(AbstractObjective):
         """
         if data is None:
             return with_output(model, state.gram, state.projected)
-        if len(data.X) > self.finish_rows:
-            rows = np.sort(np.random.default_rng(0).choice(len(data.X), self.finish_rows, replace=False))
-            data = Rows(data.X[rows], data.y[rows])
         # Sites of other likelihoods than the Gaussian are made around the q of the averages.
-        return with_output_from_rows(with_output(model, state.gram, state.projected), key, *data)
+        known = with_output(model, state.gram, state.projected)
+        return with_output_from_rows(known, key, *random_rows(data, self.finish_rows))
 
 
 def _refreshed(memory: OutputMemory, noise: Float[Array, " P"], every: int) -> OutputMemory:
