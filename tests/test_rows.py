@@ -6,8 +6,9 @@ import optax
 import pytest
 
 import overtone as ot
-from overtone.inference.batches import Batches, random_rows, shuffled
+from overtone.inference.batches import Batches, random_rows
 from overtone.inference.objective import Rows
+from overtone.numerics.shuffle import shuffled
 from overtone.storage.rows import RowView, StoredRows, pieces, without
 
 RNG = np.random.default_rng(0)

@@ -8,13 +8,12 @@ import polars as pl
 import pytest
 
 from overtone.app.cli import build_parser, main
-from overtone.app.loading import located_errors
 from overtone.app.training import TrainingTable, read_training_table
 from overtone.tables.columns import ColumnHints
 from overtone.tables.delimited import AS_FOUND
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError
-from overtone.tables.read import read_table
+from overtone.tables.read import located_errors, read_table
 
 ADVICE = (
     "; correct it, or name it with --na if it stands for a missing value, or the column with --categorical if it holds "

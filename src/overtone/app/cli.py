@@ -148,6 +148,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--no-calendar", dest="calendar", action="store_false", help="use dates as a trend alone")
     add("--checkpoint", metavar="FOLDER", help="save the state of training every few seconds")
     add("--resume", action="store_true", help="resume from the checkpoint")
+    add("--convert", metavar="FOLDER", help="train from the disk: convert the table there, once (default: large ones)")
     add("--quiet", action="store_true", help="show no progress bar")
     _add_settings(fit)
     predict = add_command(

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,21 @@ import numpy as np
 import polars as pl
 
 from overtone.app import loading
-from overtone.app.loading import Rows
 from overtone.app.training import read_training_table
 from overtone.autopilot.config import Config
 from overtone.estimators.ranges import counted, outside_sentence, unseen_sentence
+from overtone.numerics.shuffle import shuffled, some_of
+from overtone.storage.rows import RowView, without
+from overtone.tables.convert import SAMPLE_ROWS
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
-from overtone.tables.read import read_chunks, table_writer
+from overtone.tables.read import located_errors, read_chunks, table_writer
+from overtone.tables.rows import Rows, encode_inputs
 
 log = logging.getLogger("overtone")
-MIN_ROWS_TO_SPLIT = 20
+MIN_ROWS_TO_SPLIT, MAX_TEST_ROWS = 20, 100_000  # to hold some out; that are held out of those on the disk
+DIAGNOSED_ROWS = 10_000
 BESIDE_THE_FIT = 0.25, 12.0  # of a budget, for start-up, scores and files: this share, and at most so many seconds
 
 
@@ -37,8 +41,8 @@ def fit(arguments: argparse.Namespace) -> None:
     if arguments.max_time:
         settings["max_time"] -= min(BESIDE_THE_FIT[0] * arguments.max_time, BESIDE_THE_FIT[1])
     table = read_training_table(arguments)
-    rows, encoder, targets, classes = table.rows, table.encoder, table.targets, table.classes
-    training, held_out = _split(arguments, encoder, rows)
+    encoder, targets, classes = table.encoder, table.targets, table.classes
+    training, held_out = _split(arguments, encoder, table.rows)
 
     with _stop_on_interrupt() as stop:
         from overtone.estimators.regressor import likelihood_of  # imports JAX, while errors above do not wait
@@ -46,11 +50,15 @@ def fit(arguments: argparse.Namespace) -> None:
 
         if stop():
             raise KeyboardInterrupt
-        likelihood = "auto" if classes else likelihood_of(Config(**settings), rows.y, bool(rows.keywords))
+        seen = table.rows.y[some_of(len(table.rows), SAMPLE_ROWS)]
+        likelihood = "auto" if classes else likelihood_of(Config(**settings), seen, bool(training.keywords))
         for line in table.notices(likelihood):
             log.info("%s", line)
         model: Any = (DeepGPClassifier if classes else DeepGPRegressor)(**settings, verbose=not arguments.quiet)
         model.fit(training.X, training.y, **training.keywords, checkpoint=arguments.checkpoint, stop=stop)
+    if table.labels:
+        model.classes_ = np.array(table.labels)
+        held_out = replace(held_out, y=model.classes_[held_out.y[:, 0]])
     model.encoder_, model.exposure_ = encoder, arguments.exposure
     model.target_ = targets if len(targets) > 1 else targets[0]
     model.save(arguments.out)
@@ -66,7 +74,8 @@ def fit(arguments: argparse.Namespace) -> None:
         if model.plan_.output != "adam" and inside:
             model.update(held_out.X, held_out.y, **held_out.keywords).save(arguments.out)
             print("\nThen the model took these rows in, too.")
-    shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(training.X))
+    some = training.X[some_of(len(training), DIAGNOSED_ROWS)]
+    shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(some))
     print(f"\nResidual fraction of each layer (near 0, there are enough frequencies): {shares}")
     print(f"Written: {arguments.out}")
 
@@ -81,16 +90,20 @@ def _check_arguments(arguments: argparse.Namespace) -> None:
 
 
 def _split(arguments: argparse.Namespace, encoder: Encoder, rows: Rows) -> tuple[Rows, Rows]:
-    """Return the rows to train on and the rows to test on: the last ones in time if asked to, or random ones."""
+    """Return the rows to train on and the rows to test on: the last ones in time if asked to, or random ones.
+
+    Rows on the disk are in time if the table is, and not too many of them are tested on.
+    """
+    stored = isinstance(rows.X, RowView)
+    num = round(arguments.validate * len(rows)) if len(rows) >= MIN_ROWS_TO_SPLIT else 0
+    num = min(num, MAX_TEST_ROWS) if stored else num
     if arguments.held_out == "last":
-        if times := encoder.time_inputs:
+        if (times := encoder.time_inputs) and not stored:
             rows = rows[np.argsort(rows.X[:, times[0]], kind="stable")]
-        order = np.arange(len(rows))[::-1]
+        held_out = np.arange(len(rows) - num, len(rows))
     else:
-        order = np.random.default_rng(arguments.random_state).permutation(len(rows))
-    num_held_out = round(arguments.validate * len(rows)) if len(rows) >= MIN_ROWS_TO_SPLIT else 0
-    held_out, training = np.split(order, [num_held_out])
-    return rows[np.sort(training)], rows[held_out]
+        held_out = np.sort(shuffled(np.arange(num), len(rows), arguments.random_state))
+    return rows.mapped(lambda part: without(part, held_out)), rows[held_out]
 
 
 @contextmanager
@@ -118,8 +131,8 @@ def predict(arguments: argparse.Namespace) -> None:
     num_outside, num_unseen = (np.zeros(1 + num, int) for num in (model.n_features_in_, len(encoder.categories)))
     with table_writer(arguments.out) as write:
         for seed, chunk in enumerate(read_chunks(arguments.table, options=options)):
-            with loading.located_errors(arguments.table, options, range(num_rows, num_rows + len(chunk))):
-                X, exposure = loading.encode_inputs(encoder, chunk, model.exposure_)
+            with located_errors(arguments.table, options, range(num_rows, num_rows + len(chunk))):
+                X, exposure = encode_inputs(encoder, chunk, model.exposure_)
             gaps, X = np.array(np.isnan(X).any(axis=1)), np.nan_to_num(X)
             outside, unseen = (flags & ~gaps[:, None] for flags in (model.is_outside(X), encoder.unseen(chunk)))
             columns = _prediction_columns(model, X, arguments, seed, exposure)

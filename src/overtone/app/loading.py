@@ -2,52 +2,25 @@
 
 import argparse
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import polars as pl
 
 from overtone.estimators.ranges import counted, outside_sentence, unseen_sentence
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.tables.columns import Column, infer_kind
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
-from overtone.tables.errors import CellError, TableError, quoted_list
-from overtone.tables.read import place_of_row, read_table
-from overtone.tables.targets import canonical_label, class_labels, numeric_target
+from overtone.tables.errors import TableError, quoted_list
+from overtone.tables.read import located_errors, read_table
+from overtone.tables.rows import Rows, complete_rows, read_targets
+from overtone.tables.targets import canonical_label
 from overtone.version import __version__
 
 log = logging.getLogger("overtone")
 LEVELS, MIN_ROWS, TOLERANCE = (50, 80, 95), 50, 0.05  # of intervals, in percent; rows to judge by; share of rows
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Hold inputs (N, D), targets (N,) or (N, P) and, for counts, their exposures (N,) as a keyword of estimators."""
-
-    X: np.ndarray
-    y: np.ndarray
-    keywords: dict[str, np.ndarray]
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def __getitem__(self, index: np.ndarray) -> Self:
-        return type(self)(self.X[index], self.y[index], {name: v[index] for name, v in self.keywords.items()})
-
-
-@contextmanager
-def located_errors(path: str, options: TextOptions, rows: Sequence[int] | np.ndarray | None = None) -> Iterator[None]:
-    """Let errors about the rows of a frame, which are these of a table, name the table's file and line."""
-    try:
-        yield
-    except TableError as error:
-        text = error.located(lambda row: place_of_row(path, row if rows is None else int(rows[row]), options))
-        raise TableError(f"{path}: {text}") from None
 
 
 def load_model(path: str, missing: str | None = None) -> tuple[Any, Encoder]:
@@ -83,8 +56,10 @@ def load_model_and_rows(arguments: argparse.Namespace) -> tuple[Any, Encoder, Ro
             raise TableError(f"there is no column {quoted_list(absent)}, which the model predicts.")
         infer = partial(Column, kind="category") if classes else (lambda name: infer_kind(frame[name]))
         y, known = read_targets(frame, [encoder.other(name) or infer(name) for name in names])
+        say_left_out(len(frame) - len(known), "without a target")
     with located_errors(arguments.table, options, known):
         rows = complete_rows(encoder, frame[known], y, model.exposure_)
+        say_left_out(len(known) - len(rows), "with missing inputs")
         if unknown := [word for word in rows.y if classes and canonical_label(word) not in classes]:
             raise TableError(f"the target {model.target_!r} has {unknown[0]!r}, a class that the model does not know.")
         if not len(rows):
@@ -94,45 +69,6 @@ def load_model_and_rows(arguments: argparse.Namespace) -> tuple[Any, Encoder, Ro
     if classes:
         rows = replace(rows, y=np.array([classes[canonical_label(label)] for label in rows.y]))
     return model, encoder, rows
-
-
-def encode_inputs(encoder: Encoder, frame: pl.DataFrame, exposure: str | None) -> tuple[np.ndarray, dict]:
-    """Return inputs, with NaN in rows to be dropped, and the column of exposures, if there is one, as a keyword."""
-    X = encoder.encode(frame)
-    if exposure is None:
-        return X, {}
-    if exposure not in frame.columns:
-        raise TableError(f"there is no column {exposure!r}, the exposure that the model was fitted with.")
-    values = (encoder.other(exposure) or Column(exposure, "number")).encode(frame[exposure])[:, 0]
-    gaps = np.isnan(values)
-    if gaps.any() and encoder.missing != "drop":
-        raise TableError(f"the exposure {exposure!r} is missing in {gaps.sum()} rows; drop them: --missing drop.")
-    if len(bad := np.flatnonzero((values <= 0) | np.isinf(values))):
-        raise CellError(f"the exposure {exposure!r} must be positive;", bad[0], f" has {values[bad[0]]:g}.")
-    return np.where(gaps[:, None], np.nan, X), {"exposure": np.where(gaps, 1.0, values)}
-
-
-def read_targets(frame: pl.DataFrame, columns: Sequence[Column]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the targets of the rows that have any, labels or numbers (N,) or (N, P), and which rows these are."""
-    if columns[0].kind == "category":
-        y = class_labels(frame[columns[0].name], columns[0].na)
-        has_target = np.array([label is not None for label in y])
-    else:
-        y = np.column_stack([numeric_target(frame[column.name], column) for column in columns])
-        has_target = np.array(~np.isnan(y).all(axis=1))
-        y = y if len(columns) > 1 else y[:, 0]
-    if not has_target.all():
-        log.info("%d rows without a target are left out", np.sum(~has_target))
-    return y[has_target], np.flatnonzero(has_target)
-
-
-def complete_rows(encoder: Encoder, frame: pl.DataFrame, y: np.ndarray, exposure: str | None) -> Rows:
-    """Return the rows that are not to be dropped."""
-    X, keywords = encode_inputs(encoder, frame, exposure)
-    complete = np.array(~np.isnan(X).any(axis=1))
-    if not complete.all():
-        log.info("%d rows with missing inputs are left out", np.sum(~complete))
-    return Rows(X, y, keywords)[complete]
 
 
 def coverage_warnings(metrics: dict[str, float]) -> list[str]:
@@ -172,6 +108,12 @@ def score(model: Any, rows: Rows) -> dict[str, dict[str, float]]:
     if len(model.target_names) > 1:
         return dict(zip(model.target_names, model.evaluate_outputs(rows.X, rows.y, **rows.keywords), strict=True))
     return {model.target_names[0]: model.evaluate(rows.X, rows.y, **rows.keywords)}
+
+
+def say_left_out(num: int, what: str) -> None:
+    """Say in a line how many rows are left out, if there are any."""
+    if num:
+        log.info("%d rows %s are left out", num, what)
 
 
 def log_unknown(sentence: str) -> None:

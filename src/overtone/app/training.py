@@ -1,31 +1,55 @@
 """Read the table that a model is trained on: which columns are used, what they are taken for, and which rows count."""
 
 import argparse
+import logging
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from overtone.app import loading
-from overtone.app.loading import Rows
+from overtone.numerics.shuffle import some_of
 from overtone.tables.columns import Column, ColumnHints, infer_kind
+from overtone.tables.convert import SAMPLE_ROWS, converted, is_large
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
 from overtone.tables.notices import column_notice, target_notice
-from overtone.tables.read import read_table
+from overtone.tables.read import located_errors, read_table
+from overtone.tables.rows import Rows, complete_rows, read_targets
 from overtone.tables.targets import check_digits, infer_target
 
+log = logging.getLogger("overtone")
 MAX_INPUTS, MAX_NOTICES = 1000, 50
+# The arguments that decide how a table is read.
+READING = (
+    "target",
+    "inputs",
+    "drop",
+    "categorical",
+    "decimal",
+    "na",
+    "date_format",
+    "exposure",
+    "missing",
+    "calendar",
+    "likelihood",
+)
 
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """Hold the rows of a table that have a target, as a frame, and those that are complete, as a model takes them."""
+    """Hold the rows of a table that have a target, as a frame, and those that are complete, as a model takes them.
+
+    Of a table on the disk the frame is a sample, and targets that are classes are numbers of `labels`.
+    """
 
     frame: pl.DataFrame
     encoder: Encoder
     rows: Rows
     targets: list[str]
+    labels: tuple[str, ...] = ()
 
     @property
     def classes(self) -> bool:
@@ -34,33 +58,75 @@ class TrainingTable:
 
     def notices(self, likelihood: str) -> list[str]:
         """Return a line for each target and each column: what it was taken for, and how to change it."""
-        values = self.rows.y.reshape(len(self.rows), -1).T
+        y = self.rows.y[some_of(len(self.rows), SAMPLE_ROWS)]
+        y = np.array(self.labels)[y] if self.labels else y
         columns = self.encoder.columns[:MAX_NOTICES]
-        lines = [target_notice(*pair, likelihood) for pair in zip(self.encoder.others, values, strict=False)]
+        lines = [
+            target_notice(*pair, likelihood) for pair in zip(self.encoder.others, y.reshape(len(y), -1).T, strict=False)
+        ]
         lines += [column_notice(column, self.frame[column.name]) for column in columns]
         more = len(self.encoder.columns) - len(columns)
         return [*lines, f"and {more} more columns"] if more else lines
 
 
 def read_training_table(arguments: argparse.Namespace) -> TrainingTable:
-    """Return the table that the arguments of `fit` describe, or raise an error that names the file and the place."""
+    """Return the table that the arguments of `fit` describe, or raise an error that names the file and the place.
+
+    A large one stays on the disk, in a form that training can read at random.
+    """
     options = TextOptions(arguments.delimiter, arguments.encoding)
+    if arguments.convert or is_large(arguments.table):
+        return _converted(arguments, options)
     frame = read_table(arguments.table, options)
-    with loading.located_errors(arguments.table, options):
+    encoder, y, known = _understood(arguments, frame, options)
+    frame = frame[known]
+    with located_errors(arguments.table, options, known):
+        rows = complete_rows(encoder, frame, y, arguments.exposure)
+        if len(rows) < 2:
+            raise TableError(f"{len(rows)} complete rows; a fit needs at least 2.")
+    loading.say_left_out(len(y) - len(rows), "with missing inputs")
+    return TrainingTable(frame, encoder, rows, _target_names(arguments, encoder))
+
+
+def _converted(arguments: argparse.Namespace, options: TextOptions) -> TrainingTable:
+    found = converted(
+        arguments.table,
+        options,
+        lambda sample: _understood(arguments, sample, options)[0],
+        {name: getattr(arguments, name) for name in READING},
+        exposure=arguments.exposure,
+        folder=arguments.convert,
+        progress=not arguments.quiet,
+    )
+    keywords: Any = {"exposure": found.exposure} if found.exposure else {}
+    rows = Rows(found.X, found.Y, keywords)  # pyright: ignore[reportArgumentType]
+    log.info("%d rows, on the disk", len(rows))
+    loading.say_left_out(found.left_out, "without a target or with missing inputs")
+    return TrainingTable(
+        found.sample, found.encoder, rows, _target_names(arguments, found.encoder), tuple(found.labels)
+    )
+
+
+def _target_names(arguments: argparse.Namespace, encoder: Encoder) -> list[str]:
+    return [column.name for column in encoder.others if column.name != arguments.exposure]
+
+
+def _understood(
+    arguments: argparse.Namespace, frame: pl.DataFrame, options: TextOptions
+) -> tuple[Encoder, np.ndarray, np.ndarray]:
+    """Return what the columns of a frame mean, the targets of its rows that have any, and which rows these are."""
+    with located_errors(arguments.table, options):
         targets, inputs, hints = _choose_columns(arguments, frame.columns)
         others = _other_columns(arguments, frame, targets, hints)
-        y, known = loading.read_targets(frame, others[: len(targets)])
+        y, known = read_targets(frame, others[: len(targets)])
+        loading.say_left_out(len(frame) - len(known), "without a target")
         if arguments.likelihood == "auto" and not arguments.exposure and others[0].kind == "number":
             for name, values in zip(targets, y.reshape(len(y), -1).T, strict=True):
                 check_digits(name, values)
-    frame = frame[known]
-    with loading.located_errors(arguments.table, options, known):
-        encoder = Encoder.fit(frame.select(inputs), missing=arguments.missing, calendar=arguments.calendar, hints=hints)
-        encoder = replace(encoder, others=others)
-        rows = loading.complete_rows(encoder, frame, y, arguments.exposure)
-        if len(rows) < 2:
-            raise TableError(f"{len(rows)} complete rows; a fit needs at least 2.")
-    return TrainingTable(frame, encoder, rows, targets)
+    with located_errors(arguments.table, options, known):
+        chosen = frame[known].select(inputs)
+        encoder = Encoder.fit(chosen, missing=arguments.missing, calendar=arguments.calendar, hints=hints)
+    return replace(encoder, others=others), y, known
 
 
 def _names(text: str | None, columns: list[str]) -> list[str]:

@@ -10,9 +10,9 @@ from overtone.autopilot.policies import HOLD_OUT, NOISE
 from overtone.autopilot.record import Plan
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.gp.model import DeepGP
-from overtone.inference.batches import shuffled
 from overtone.inference.objective import Rows
 from overtone.inference.predictions import log_density, over_rows
+from overtone.numerics.shuffle import shuffled
 
 
 def hold_out(plan: Plan, num: int) -> np.ndarray:

@@ -22,6 +22,7 @@ from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
 from overtone.estimators.saving import restored, stored
+from overtone.estimators.stored import columns_of
 from overtone.gp import diagnostics
 from overtone.gp.maps import unit_interval
 from overtone.inference import predictions
@@ -29,6 +30,7 @@ from overtone.inference.objective import Rows
 from overtone.numerics import compiling
 from overtone.numerics.compiling import one_blas_thread
 from overtone.storage import files
+from overtone.storage.rows import RowView
 from overtone.tables.gaps import filled, missing_cells, missing_values_message, with_missing_rows
 
 log = logging.getLogger(__name__)
@@ -76,12 +78,17 @@ class DeepGPEstimator(BaseEstimator):
         self.encoder_ = None if frame is None else encoding().Encoder.fit(frame, missing=config.missing)
         return replace(config, random_state=seed_of(self.random_state))
 
-    def _fit(self, config: Config, X: np.ndarray, Y: np.ndarray, likelihood: str, why: str, checkpoint, stop) -> Self:
+    def _fit(self, config: Config, X: Any, Y: Any, likelihood: str, why: str, checkpoint, stop) -> Self:
         """Train on checked inputs and targets (N, Q) in the model's units, with a likelihood for them."""
-        self.x_scaling_, self.range_ = checked_scaling("X", unit_interval, X), TRAINED
         compiling.keep_compiled_programs()
         compiling.forget_programs_if_many()
-        X, Y = self.x_scaling_.columns(X, config.dtype), Y.astype(config.dtype)
+        self.range_ = TRAINED
+        if isinstance(X, RowView):
+            self.x_scaling_ = checked_scaling("X", unit_interval, self._checked_range(X))
+            X, Y = X.changed(self.x_scaling_, config.dtype), Y.changed(np.asarray, config.dtype)
+        else:
+            self.x_scaling_ = checked_scaling("X", unit_interval, X)
+            X, Y = self.x_scaling_.columns(X, config.dtype), Y.astype(config.dtype)
         self.config_, self.plan_ = config, plan(replace(config, likelihood=likelihood), X, Y)
         if likelihood != config.likelihood:
             self.plan_.reasons["likelihood"] = why
@@ -90,6 +97,17 @@ class DeepGPEstimator(BaseEstimator):
         found = {"n_layers": self.history_.choice, "likelihood": self.history_.noise, "neighbours": why}
         self.plan_.reasons.update({name: sentence for name, sentence in found.items() if sentence})
         return self
+
+    def _checked_range(self, X: RowView) -> np.ndarray:
+        """Return the least and the largest values of inputs on the disk."""
+        columns = columns_of(X)
+        self.n_features_in_ = len(columns.low)
+        if np.any(columns.known < len(X)) or not np.all(np.isfinite([columns.low, columns.high])):
+            raise ValueError(
+                "X is on the disk and has missing or infinite values; leave such rows out, or let `overtone fit` read "
+                "the table."
+            )
+        return np.stack([columns.low, columns.high])
 
     def update(self, X, y, **exposure: Any) -> Self:
         """Take new rows in, in seconds, without those that the model was fitted to; its hidden layers stay.

@@ -1,6 +1,7 @@
 """Classification: arrays or frames in, probabilities out."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,9 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.estimators.arguments import known_rows
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
+from overtone.estimators.stored import views
 from overtone.inference import predictions
+from overtone.storage.rows import pieces
 from overtone.tables.gaps import missing_cells
 
 
@@ -30,14 +33,23 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def fit(self, X, y, *, checkpoint: Any = None, stop: Callable[[], bool] | None = None) -> Self:
         """Fit to inputs X (N, D) and labels y (N,), of which rows without one are left out; see `DeepGPRegressor`."""
-        y, X = known_rows(y, X)
+        on_disk, labels = views(X, y), y
+        if on_disk is None:
+            y, X = known_rows(y, X)
         config = self._start_fit(X, y)
         if config.likelihood != "auto" and not part(LIKELIHOODS, config.likelihood).classes:
             raise ValueError(f"likelihood={config.likelihood!r} is for numbers; use DeepGPRegressor.")
-        X, y = self._validated(config.missing, X, _plain(y), dtype=list(PRECISIONS), ensure_min_samples=2)
-        check_classification_targets(y)
-        X, rows = self._complete(config, np.asarray(X))
-        self.classes_, codes = np.unique(column_or_1d(y, warn=True)[rows], return_inverse=True)
+        if on_disk:
+            X, labels = on_disk
+            check_consistent_length(X, labels)
+            self.classes_ = np.unique(np.concatenate([np.unique(piece) for piece in pieces(labels)]))
+            codes = labels.changed(partial(np.searchsorted, self.classes_), np.float64)
+        else:
+            X, y = self._validated(config.missing, X, _plain(y), dtype=list(PRECISIONS), ensure_min_samples=2)
+            check_classification_targets(y)
+            X, rows = self._complete(config, np.asarray(X))
+            self.classes_, codes = np.unique(column_or_1d(y, warn=True)[rows], return_inverse=True)
+            codes = codes.reshape(-1, 1).astype(np.float64)
         num = len(self.classes_)
         if num < 2:
             raise ValueError(f"all rows are of the class {self.classes_.tolist()[0]!r}; a fit needs at least two.")
@@ -45,7 +57,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
             raise ValueError(f"likelihood='bernoulli' is for two classes, but y has {num}; use 'softmax'.")
         default, why = "bernoulli" if num == 2 else "softmax", f"The target has {num} classes."
         likelihood = default if config.likelihood == "auto" else config.likelihood
-        return self._fit(config, X, codes.reshape(-1, 1).astype(np.float64), likelihood, why, checkpoint, stop)
+        return self._fit(config, X, codes, likelihood, why, checkpoint, stop)
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""

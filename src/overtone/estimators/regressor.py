@@ -12,10 +12,15 @@ from overtone.autopilot.config import Config
 from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.estimators.arguments import checked_scaling, known_rows, name_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
+from overtone.estimators.stored import columns_of, views
 from overtone.gp.maps import Affine, standardise
 from overtone.inference import predictions
+from overtone.numerics.shuffle import some_of
+from overtone.storage.rows import RowView
 from overtone.tables.gaps import missing_cells
 
+CHECKED_ROWS = 200_000  # of targets on the disk, which tell whether they are counts
+COUNTS = "Small whole numbers with zeros among them, or an exposure: counts, which may vary more than Poisson's."
 MAX_MEAN_COUNT = 10.0  # counts of at most this mean are better taken as counts
 
 
@@ -54,10 +59,11 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         checkpoint: a folder to which training writes what it knows, every few seconds; a fit with the same settings and
             data that was killed goes on from there, to the same result. stop: training ends once this returns True.
         """
+        on_disk = views(X, y) if exposure is None else views(X, y, exposure)
+        if on_disk:
+            return self._fit_stored(*on_disk, checkpoint=checkpoint, stop=stop)
         y, X, exposure = known_rows(y, X, exposure)
         config = self._start_fit(X, y)
-        if config.likelihood != "auto" and part(LIKELIHOODS, config.likelihood).classes:
-            raise ValueError(f"likelihood={config.likelihood!r} is for classes; use DeepGPClassifier.")
         X, Y = self._checked(config.missing, X, y, reset=True, dtype=list(PRECISIONS))
         self.single_output_ = np.asarray(y).ndim == 1
         self.exposed_, self.exposure_ = exposure is not None, name_of(exposure)
@@ -66,15 +72,30 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         Y, exposure = Y[rows], None if exposure is None else np.asarray(exposure)[rows]
         if (empty := np.isnan(Y).all(axis=0)).any():
             raise ValueError(f"column {int(np.argmax(empty))} of y has no value at all; leave it out.")
-        likelihood = likelihood_of(config, Y, exposure is not None)
+        likelihood, counts = self._start_targets(config, checked_scaling("y", standardise, Y), Y)
+        return self._fit(config, X, self._packed(Y, exposure, counts), likelihood, COUNTS, checkpoint, stop)
+
+    def _fit_stored(self, X: RowView, Y: RowView, exposure: RowView | None = None, **watched: Any) -> Self:
+        """Fit to rows on the disk, which are complete."""
+        check_consistent_length(X, Y)
+        self.single_output_, self.exposed_, self.exposure_ = Y.shape[1] == 1, exposure is not None, None
+        config, columns = self._start_fit(X, Y), columns_of(Y)
+        if not columns.known.all() or not np.all(np.isfinite([columns.low, columns.high])):
+            raise ValueError("y is on the disk and has infinite values, or a column without any value.")
+        standard = Affine(columns.mean, np.where(columns.std > 0, columns.std, 1.0))
+        likelihood, counts = self._start_targets(config, standard, Y[some_of(len(Y), CHECKED_ROWS)])
+        packed = _Packed(self, Y, exposure, counts)
+        return self._fit(config, X, RowView(packed), likelihood, COUNTS, **watched)
+
+    def _start_targets(self, config: Config, standard: Affine, Y: np.ndarray) -> tuple[str, bool]:
+        """Set the units of targets, and return their likelihood, and whether they are counts."""
+        likelihood = likelihood_of(config, Y, self.exposed_)
         counts = likelihood != "auto" and part(LIKELIHOODS, likelihood).counts
-        if exposure is not None and not counts:
+        if self.exposed_ and not counts:
             raise ValueError(f"an exposure belongs to counts, but likelihood={config.likelihood!r} is not for counts.")
-        standard = checked_scaling("y", standardise, Y)
         self.y_scaling_ = Affine(0 * standard.shift, np.ones_like(standard.scale)) if counts else standard
         self.y_spread_ = standard.scale
-        why = "Small whole numbers with zeros among them, or an exposure: counts, which may vary more than Poisson's."
-        return self._fit(config, X, self._packed(Y, exposure, counts), likelihood, why, checkpoint, stop)
+        return likelihood, counts
 
     def predict(self, X, return_std: bool = False, *, exposure=None):
         """Return the predictive mean of y; with `return_std=True` the pair (mean, standard deviation)."""
@@ -224,8 +245,24 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         return values.squeeze(axis) if self.single_output_ else values
 
 
+class _Packed:
+    """Targets on the disk in the units of a model; or counts, with the logs of their exposures."""
+
+    def __init__(self, model: DeepGPRegressor, Y: RowView, exposure: RowView | None, counts: bool):
+        self.model, self.Y, self.exposure, self.counts = model, Y, exposure, counts
+
+    def __len__(self) -> int:
+        return len(self.Y)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        exposure = None if self.exposure is None else self.exposure[rows]
+        return self.model._packed(self.Y[rows], exposure, self.counts)
+
+
 def likelihood_of(config: Config, Y: np.ndarray, exposed: bool) -> str:
     """Return the likelihood that a config asks for; where it leaves this open, counts have one of their own."""
+    if config.likelihood != "auto" and part(LIKELIHOODS, config.likelihood).classes:
+        raise ValueError(f"likelihood={config.likelihood!r} is for classes; use DeepGPClassifier.")
     free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
     return "negative-binomial" if free and (exposed or _small_counts(Y)) else config.likelihood
 

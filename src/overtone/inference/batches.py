@@ -6,50 +6,17 @@ than fit into memory.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from math import isqrt
 from typing import Any
 
 import numpy as np
 
 from overtone.inference.objective import Rows
-
-ROUNDS = 6
-MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # of SplitMix64 (Steele et al. 2014)
-
-
-def shuffled(index: np.ndarray, num: int, *seed: int) -> np.ndarray:
-    """Return where a seeded permutation of 0, ..., num - 1 sends these numbers.
-
-    It is a Feistel network: a number is a pair of digits (a, b) to a base whose square is at least `num`, and a round
-    is (a, b) -> (b, a + F(b)), which can be undone whatever F is. What leaves the range is sent on until it is back.
-    """
-    base, keys = (
-        np.uint64(isqrt(num - 1) + 1),
-        np.random.default_rng(seed).integers(2**63, size=ROUNDS, dtype=np.uint64),
-    )
-    found = np.asarray(index, np.uint64)
-    due = np.ones(found.shape, bool)
-    while due.any():
-        a, b = np.divmod(found[due], base)
-        for key in keys:
-            a, b = b, (a + _hashed(b + key) % base) % base
-        found[due] = a * base + b
-        due = found >= num
-    return found.astype(np.int64)
-
-
-def _hashed(x: np.ndarray) -> np.ndarray:
-    for shift, multiplier in zip((30, 27), MULTIPLIERS, strict=True):
-        x = (x ^ (x >> np.uint64(shift))) * multiplier
-    return x ^ (x >> np.uint64(31))
+from overtone.numerics.shuffle import shuffled, some_of
 
 
 def random_rows(rows: Rows, most: int, seed: int = 0) -> Rows:
     """Return arrays of at most so many random rows, in order."""
-    num = len(rows.X)
-    if num <= most:
-        return Rows(rows.X[:], rows.y[:])
-    chosen = np.sort(shuffled(np.arange(most), num, seed))
+    chosen = some_of(len(rows.X), most, seed)
     return Rows(rows.X[chosen], rows.y[chosen])
 
 

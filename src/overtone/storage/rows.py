@@ -15,27 +15,31 @@ PASS_ROWS = 50_000  # of a pass through all rows
 
 
 class StoredRows:
-    """The rows of a .npy file.
+    """The rows of a .npy file, or of another file that is mapped as a whole.
 
     The file is mapped anew for each piece that is read: otherwise all pages that were ever read would count as memory
     of this process.
     """
 
-    def __init__(self, path: Path | str):
+    def __init__(self, path: Path | str, mapped: Any = None):
         self.path = path
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False) if mapped is None else mapped
         self.shape, self.dtype, self.offset = mapped.shape, mapped.dtype, mapped.offset
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
-        rows = np.arange(len(self))[index] if isinstance(index, slice) else index
+        rows = _numbers(index, len(self))
         read = np.empty((len(rows), *self.shape[1:]), self.dtype)
         for first in range(0, len(rows), PIECE_ROWS):
             piece = slice(first, first + PIECE_ROWS)
             read[piece] = np.memmap(self.path, self.dtype, "r", self.offset, self.shape)[rows[piece]]
         return read
+
+
+def _numbers(index: slice | np.ndarray, num: int) -> np.ndarray:
+    return np.arange(*index.indices(num)) if isinstance(index, slice) else np.asarray(index)
 
 
 class RowView:
@@ -59,7 +63,7 @@ class RowView:
         return len(self), *self[:1].shape[1:]
 
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
-        rows = np.arange(len(self))[index] if isinstance(index, slice) else np.asarray(index)
+        rows = _numbers(index, len(self))
         before = np.searchsorted(self.left_out - np.arange(len(self.left_out)), rows, side="right")
         return self.change(self.source[rows + before]).astype(self.dtype, copy=False)
 

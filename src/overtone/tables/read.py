@@ -7,11 +7,12 @@ cells stay text: `tables.encode` decides once, at training, what a column means,
 import logging
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from overtone.tables.delimited import AS_FOUND, MAX_BYTES, TextOptions, numbered_rows, read_delimited
@@ -31,7 +32,7 @@ def read_table(path: str | Path, options: TextOptions = AS_FOUND) -> pl.DataFram
 def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, options: TextOptions = AS_FOUND) -> Iterator[pl.DataFrame]:
     """Yield the rows of a table in chunks; there is at least one chunk, and none is empty."""
     names = None
-    for part in _part_files(Path(path)):
+    for part in part_files(Path(path)):
         num_rows = 0
         for chunk in _read_part(part, rows, options):
             if names is not None and chunk.columns != names:
@@ -44,7 +45,7 @@ def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, options: TextOptions =
 
 def place_of_row(path: str | Path, row: int, options: TextOptions = AS_FOUND) -> str:
     """Return in words where a row of a table is: the line of a text file, or else the number of the row."""
-    parts, num_before = _part_files(Path(path)), 0
+    parts, num_before = part_files(Path(path)), 0
     for part in parts if all(part.name.endswith(TEXT_SUFFIXES) for part in parts) else []:
         for index, (line, _) in zip(count(num_before - 1), numbered_rows(part, options), strict=False):
             num_before = index + 1
@@ -53,7 +54,17 @@ def place_of_row(path: str | Path, row: int, options: TextOptions = AS_FOUND) ->
     return f"row {row + 1}"
 
 
-def _part_files(path: Path) -> list[Path]:
+@contextmanager
+def located_errors(path: str, options: TextOptions, rows: Sequence[int] | np.ndarray | None = None) -> Iterator[None]:
+    """Let errors about the rows of a frame, which are these of a table, name the table's file and line."""
+    try:
+        yield
+    except TableError as error:
+        text = error.located(lambda row: place_of_row(path, row if rows is None else int(rows[row]), options))
+        raise TableError(f"{path}: {text}") from None
+
+
+def part_files(path: Path) -> list[Path]:
     parts = sorted(path.iterdir()) if path.is_dir() else [path]
     if not path.exists():
         raise TableError(f"{path}: there is no such file or folder.")

@@ -28,11 +28,11 @@ def infer_target(series: pl.Series, likelihood: str, hints: ColumnHints = NO_HIN
     return column
 
 
-def class_labels(series: pl.Series, na: tuple[str, ...] = ()) -> np.ndarray:
-    """Return the labels of a target as words, with None for missing values."""
+def class_labels(series: pl.Series, na: tuple[str, ...] = (), whole: bool = True) -> np.ndarray:
+    """Return the labels of a target as words, with None for missing values; a part of a table may have none."""
     words = clean_words(series, MISSING_WORDS, na)
     distinct = words.drop_nulls().unique(maintain_order=True)
-    if not distinct.len():
+    if whole and not distinct.len():
         raise TableError(f"the target {series.name!r} has no values.")
     if series.dtype == pl.String and infer_date_format(words):
         raise TableError(f"the target {series.name!r} is a time, but only numbers and classes can be predicted.")
@@ -53,8 +53,11 @@ def canonical_label(label: Any) -> str:
         return word.lower() if any(word.lower() in values for values in BOOLEAN_WORDS) else word
 
 
-def numeric_target(series: pl.Series, column: Column | None = None) -> np.ndarray:
-    """Return the numbers of a target, with NaN for missing values, as a column says or, without one, as inferred."""
+def numeric_target(series: pl.Series, column: Column | None = None, whole: bool = True) -> np.ndarray:
+    """Return the numbers of a target, with NaN for missing values, as a column says or, without one, as inferred.
+
+    A part of a table may have none.
+    """
     column = column or infer_kind(series)
     if column.kind not in ("number", "boolean"):
         raise TableError(
@@ -63,7 +66,7 @@ def numeric_target(series: pl.Series, column: Column | None = None) -> np.ndarra
     values = column.encode(series)[:, 0]
     if len(bad := np.flatnonzero(np.isinf(values))):
         raise CellError(f"the target {series.name!r} has an infinite value in", bad[0], ".")
-    if np.all(np.isnan(values)):
+    if whole and np.all(np.isnan(values)):
         raise TableError(f"the target {series.name!r} has no values.")
     return values
 

@@ -1,0 +1,223 @@
+"""Tables that are converted to rows on the disk: the same rows as in memory, and nothing half done."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from overtone.app.cli import build_parser, main
+from overtone.app.training import TrainingTable, read_training_table
+from overtone.estimators.stored import columns_of, views
+from overtone.sklearn import DeepGPClassifier, DeepGPRegressor, load
+from overtone.storage.rows import RowView
+from overtone.tables import convert
+from overtone.tables.delimited import AS_FOUND
+from overtone.tables.errors import TableError
+
+RNG = np.random.default_rng(0)
+NUM = 1500
+A, B = RNG.random(NUM), RNG.random(NUM)
+FRAME = pl.DataFrame(
+    {
+        "a": [None if i % 97 == 0 else a for i, a in enumerate(A)],
+        "colour": RNG.choice(["red", "blue"], NUM),
+        "y": [None if i % 89 == 0 else y for i, y in enumerate(np.sin(9 * A) + B)],
+        "z": B,
+        "kind": np.where(A > 0.5, "low", "High"),
+        "n": RNG.poisson(3 * B),
+        "hours": 1 + B,
+    }
+)
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.setattr("overtone.tables.read.CHUNK_ROWS", 400)
+    (tmp_path / "parts").mkdir()
+    FRAME[:700].write_parquet(tmp_path / "parts" / "0.parquet")
+    FRAME[700:].write_parquet(tmp_path / "parts" / "1.parquet")
+    FRAME.write_csv(tmp_path / "t.csv")
+    return tmp_path
+
+
+def arguments(table: Path, name: str, *more: str) -> Namespace:
+    return build_parser().parse_args(["fit", str(table / name), "--missing", "drop", "--quiet", *more])
+
+
+def both(table: Path, name: str, *more: str) -> tuple[TrainingTable, TrainingTable]:
+    """Return a table as it is read into memory, and converted."""
+    plain, on_disk = arguments(table, name, *more), arguments(table, name, *more, "--convert", str(table / "kept"))
+    return read_training_table(plain), read_training_table(on_disk)
+
+
+@pytest.mark.parametrize("name", ["parts", "t.csv"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ("--target", "y", "--inputs", "a,colour"),
+        ("--target", "y,z", "--inputs", "a,colour"),
+        ("--target", "n", "--inputs", "a", "--exposure", "hours"),
+    ],
+)
+def test_rows_on_the_disk_are_those_in_memory(table, name, columns):
+    in_memory, on_disk = both(table, name, *columns)
+    assert isinstance(on_disk.rows.X, RowView)
+    np.testing.assert_array_equal(on_disk.rows.X[:], in_memory.rows.X)
+    np.testing.assert_array_equal(on_disk.rows.y[:], in_memory.rows.y.reshape(len(in_memory.rows), -1))
+    assert set(on_disk.rows.keywords) == set(in_memory.rows.keywords)
+    for key, values in in_memory.rows.keywords.items():
+        np.testing.assert_array_equal(on_disk.rows.keywords[key][:][:, 0], values)
+    assert on_disk.encoder == in_memory.encoder
+    targets = len(on_disk.targets)  # whose lines count the rows that have one; others those of the sample
+    assert on_disk.notices("gaussian")[:targets] == in_memory.notices("gaussian")[:targets]
+
+
+def test_classes_on_the_disk_are_numbers_of_sorted_labels(table):
+    in_memory, on_disk = both(table, "t.csv", "--target", "kind", "--inputs", "a,z")
+    assert on_disk.labels == ("High", "low")
+    assert np.array(on_disk.labels)[on_disk.rows.y[:][:, 0]].tolist() == in_memory.rows.y.tolist()
+
+
+@pytest.mark.parametrize("most", [10, 700, 10_000])
+def test_the_rows_that_tell_what_columns_mean_are_evenly_spaced(table, most):
+    sample, num_rows = convert.evenly_spaced(str(table / "parts"), AS_FOUND, most)
+    step = 2 ** int(np.ceil(np.log2(NUM / len(sample))))
+    assert num_rows == NUM
+    assert len(sample) == NUM or most <= len(sample) <= 2 * most
+    assert sample.equals(FRAME[::step])
+
+
+def test_a_conversion_is_found_again_unless_the_table_or_the_question_changes(table):
+    def folders(*columns: str) -> set[str]:
+        read_training_table(arguments(table, "t.csv", *columns, "--convert", str(table / "kept")))
+        return {path.name for path in (table / "kept").iterdir()}
+
+    first = folders("--target", "y", "--inputs", "a")
+    assert folders("--target", "y", "--inputs", "a") == first
+    second = folders("--target", "y", "--inputs", "a,z")
+    assert len(second) == 2
+    FRAME[:1000].write_csv(table / "t.csv")
+    assert len(folders("--target", "y", "--inputs", "a")) == 3
+    for name in second - first:  # not used for long
+        os.utime(table / "kept" / name, (0, 0))
+    assert not (second - first) & folders("--target", "y", "--inputs", "a")
+
+
+def broken_schema(table: Path) -> None:
+    FRAME[700:].rename({"a": "other"}).write_parquet(table / "parts" / "1.parquet")
+
+
+def truncated_part(table: Path) -> None:
+    contents = (table / "parts" / "1.parquet").read_bytes()
+    (table / "parts" / "1.parquet").write_bytes(contents[: len(contents) // 2])
+
+
+def full_disk(table: Path, monkeypatch) -> None:
+    usage = shutil.disk_usage(table)._replace(free=1000)
+    monkeypatch.setattr("overtone.tables.convert.shutil.disk_usage", lambda _: usage)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (broken_schema, r"1\.parquet: columns .* differ from those of earlier parts"),
+        (truncated_part, r"1\.parquet: the file is damaged or not a Parquet file"),
+        ("full disk", r"converting it takes 3.\de-05 GB, but .*kept has 1e-06"),
+    ],
+)
+def test_a_table_that_cannot_be_converted_leaves_nothing(table, monkeypatch, spoil, sentence):
+    full_disk(table, monkeypatch) if spoil == "full disk" else spoil(table)
+    given = arguments(table, "parts", "--target", "y", "--inputs", "a,z", "--convert", str(table / "kept"))
+    with pytest.raises(TableError, match=sentence):
+        read_training_table(given)
+    assert not list((table / "kept").iterdir())
+
+
+def test_a_cell_that_the_sample_did_not_show_is_named(table):
+    lines = (table / "t.csv").read_text().splitlines()
+    words = lines[1402].split(",")
+    lines[1402] = ",".join(["n/k", *words[1:]])
+    (table / "t.csv").write_text("\n".join(lines))
+    convert_all, convert.SAMPLE_ROWS = convert.SAMPLE_ROWS, 100
+    given = arguments(table, "t.csv", "--target", "y", "--inputs", "a", "--convert", str(table / "kept"))
+    try:
+        with pytest.raises(TableError, match=r"t\.csv: column 'a' holds numbers, but line 1403 has 'n/k'"):
+            read_training_table(given)
+    finally:
+        convert.SAMPLE_ROWS = convert_all
+    assert not list((table / "kept").iterdir())
+
+
+def test_a_conversion_that_was_killed_leaves_nothing_for_long(table):
+    program = (
+        "import time; from overtone.tables import convert; from overtone.app.cli import main\n"
+        "write = convert.NpyWriter.write\n"
+        "convert.NpyWriter.write = lambda *a: (write(*a), print('writing', flush=True), time.sleep(60))\n"
+        f"main(['fit', {str(table / 't.csv')!r}, '--target', 'z', '--inputs', 'y', '--missing', 'drop', '--quiet',"
+        f" '--convert', {str(table / 'kept')!r}])"
+    )
+    for number, left in ((signal.SIGTERM, 0), (signal.SIGKILL, 1)):
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        process.wait(30)
+        process.stdout.close()
+        assert len(list((table / "kept").iterdir())) == left
+    time.sleep(0.1)
+    read_training_table(arguments(table, "t.csv", "--target", "z", "--inputs", "y", "--convert", str(table / "kept")))
+    assert [path.name.startswith(".") for path in (table / "kept").iterdir()] == [False]
+
+
+def test_columns_of_rows_on_the_disk():
+    rows = np.where(RNG.random((70_000, 3)) < 0.1, np.nan, 1e6 + RNG.standard_normal((70_000, 3)))
+    found = columns_of(RowView(rows))
+    for ours, expected in zip(found, (np.nanmin, np.nanmax, np.nanmean, np.nanstd), strict=False):
+        np.testing.assert_allclose(ours, expected(rows, axis=0), rtol=1e-10)  # of numbers near 1e6
+    np.testing.assert_array_equal(found.known, np.sum(~np.isnan(rows), axis=0))
+
+
+SETTINGS = {"n_layers": 1, "n_inducing": 4, "max_steps": 5, "output": "natural", "likelihood": "gaussian"}
+
+
+def test_an_estimator_learns_the_same_from_arrays_that_are_mapped(tmp_path, monkeypatch):
+    X, y = np.column_stack([A, B]), np.sin(9 * A) + B
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    mapped = [np.load(tmp_path / name, mmap_mode="r") for name in ("X.npy", "y.npy")]
+    assert views(*mapped) is None  # small enough to be copied
+    monkeypatch.setattr("overtone.estimators.stored.LARGE_BYTES", 1000)
+    on_disk, in_memory = (DeepGPRegressor(**SETTINGS).fit(*data) for data in (mapped, (X, y)))
+    predictions = (model.predict(X[:50], return_std=True) for model in (on_disk, in_memory))
+    for ours, expected in zip(*predictions, strict=True):
+        assert ours.shape == (50,)
+        np.testing.assert_allclose(ours, expected, rtol=1e-4)
+    classes = [
+        DeepGPClassifier(**{**SETTINGS, "likelihood": "auto"}).fit(data, np.where(y > 1, "b", "a"))
+        for data in (mapped[0], X)
+    ]
+    np.testing.assert_allclose(*(model.predict_proba(X[:50]) for model in classes), rtol=1e-4)
+    spoilt = np.where(np.arange(NUM)[:, None] == 7, np.nan, X)
+    with pytest.raises(ValueError, match="X is on the disk and has missing or infinite values"):
+        DeepGPRegressor(**SETTINGS).fit(RowView(spoilt), RowView(y[:, None]))
+
+
+@pytest.mark.parametrize("columns", [["y", "a,colour"], ["kind", "a,z"]])
+def test_the_command_line_fits_a_table_on_the_disk(table, monkeypatch, capsys, columns):
+    monkeypatch.chdir(table)
+    given = ["fit", "parts", "--target", columns[0], "--inputs", columns[1], "--missing", "drop", "--quiet"]
+    given += ["--layers", "1", "--frequencies", "4", "--steps", "5", "--output", "natural"]
+    printed = []
+    for more in ([], ["--convert", "kept"]):
+        assert main([*given, *more]) == 0
+        printed.append(capsys.readouterr().out.partition("On the held-out rows:")[2])
+    assert printed[0] == printed[1]
+    assert load("model.safetensors").target_ == columns[0]
