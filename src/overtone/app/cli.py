@@ -49,11 +49,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             getattr(commands, arguments.command)(arguments)
     except (ValueError, OSError) as error:  # which users can fix; any other exception is a bug and keeps its traceback
         print(f"overtone: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return _ended(2)
     except KeyboardInterrupt:
         print("overtone: interrupted; nothing was written.", file=sys.stderr)
-        return 130
-    return 0
+        return _ended(130)
+    return _ended(0)
+
+
+def _ended(code: int) -> int:
+    """Return the exit code; one of several processes ends here."""
+    if "overtone.inference.processes" in sys.modules:
+        sys.modules["overtone.inference.processes"].leave(code)
+    return code
 
 
 def _seconds(text: str) -> float:
@@ -150,6 +157,9 @@ def build_parser() -> argparse.ArgumentParser:
     add("--resume", action="store_true", help="resume from the checkpoint")
     add("--convert", metavar="FOLDER", help="train from the disk: convert the table there, once (default: large ones)")
     add("--quiet", action="store_true", help="show no progress bar")
+    add("--coordinator", metavar="HOST:PORT", help="of several processes, where the first one listens")
+    add("--num-processes", type=int, metavar="K", help="how many processes there are (SLURM and Open MPI tell)")
+    add("--process-id", type=int, metavar="I", help="which of them this is, from 0")
     _add_settings(fit)
     predict = add_command(
         "predict",

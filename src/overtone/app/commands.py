@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from overtone.app import loading
-from overtone.app.training import read_training_table
+from overtone.app.training import TrainingTable, read_training_table
 from overtone.autopilot.config import Config
 from overtone.estimators.ranges import counted, outside_sentence, unseen_sentence
 from overtone.numerics.shuffle import shuffled, some_of
@@ -30,6 +31,7 @@ from overtone.tables.rows import Rows, encode_inputs
 log = logging.getLogger("overtone")
 MIN_ROWS_TO_SPLIT, MAX_TEST_ROWS = 20, 100_000  # to hold some out; that are held out of those on the disk
 DIAGNOSED_ROWS = 10_000
+CLUSTERS = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"  # how many processes SLURM or Open MPI has started
 BESIDE_THE_FIT = 0.25, 12.0  # of a budget, for start-up, scores and files: this share, and at most so many seconds
 
 
@@ -40,12 +42,13 @@ def fit(arguments: argparse.Namespace) -> None:
     Config(**settings).validate()
     if arguments.max_time:
         settings["max_time"] -= min(BESIDE_THE_FIT[0] * arguments.max_time, BESIDE_THE_FIT[1])
-    table = read_training_table(arguments)
+    table = _read_in_turn(arguments)
     encoder, targets, classes = table.encoder, table.targets, table.classes
     training, held_out = _split(arguments, encoder, table.rows)
 
     with _stop_on_interrupt() as stop:
         from overtone.estimators.regressor import likelihood_of  # imports JAX, while errors above do not wait
+        from overtone.inference.processes import agreed, is_first
         from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 
         if stop():
@@ -56,6 +59,9 @@ def fit(arguments: argparse.Namespace) -> None:
             log.info("%s", line)
         model: Any = (DeepGPClassifier if classes else DeepGPRegressor)(**settings, verbose=not arguments.quiet)
         model.fit(training.X, training.y, **training.keywords, checkpoint=arguments.checkpoint, stop=stop)
+    if not (first := is_first()):  # which saves the model
+        agreed(first)
+        return
     if table.labels:
         model.classes_ = np.array(table.labels)
         held_out = replace(held_out, y=model.classes_[held_out.y[:, 0]])
@@ -78,6 +84,24 @@ def fit(arguments: argparse.Namespace) -> None:
     shares = ", ".join(f"{share:.2g}" for share in model.residual_fraction(some))
     print(f"\nResidual fraction of each layer (near 0, there are enough frequencies): {shares}")
     print(f"Written: {arguments.out}")
+    agreed(first)
+
+
+def _read_in_turn(arguments: argparse.Namespace) -> TrainingTable:
+    """Return the training table; of several processes, the first one reads and, if need be, converts it first."""
+    if not arguments.coordinator and all(int(os.environ.get(name) or 1) < 2 for name in CLUSTERS):
+        return read_training_table(arguments)
+    from overtone.inference import processes
+
+    processes.connect(arguments.coordinator, arguments.num_processes, arguments.process_id)
+    if processes.is_first():
+        table = read_training_table(arguments)
+        processes.agreed(True)
+        return table
+    processes.agreed(True)
+    arguments.quiet = True
+    logging.getLogger("overtone").setLevel(logging.WARNING)
+    return read_training_table(arguments)
 
 
 def _check_arguments(arguments: argparse.Namespace) -> None:

@@ -28,6 +28,7 @@ from overtone.inference.loop import History, fit
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.output_layer import output_sums
 from overtone.inference.predictions import bound
+from overtone.inference.processes import agreed, check_alike
 from overtone.inference.quasi_newton import fit_quasi_newton
 from overtone.inference.schedules import plain_adam, planned_adam
 from overtone.inference.updating import with_more_points, with_more_rows
@@ -151,6 +152,11 @@ class _Stages:
         stop_by, choose_by = (held_out[::2], held_out[1::2]) if plan.exact_kernel else (held_out, held_out[:0])
         self.held_out, self.choose_by = Rows(X[stop_by], y[stop_by]), Rows(X[choose_by], y[choose_by])
 
+        self.identity = {"version": __version__}
+        if run.checkpoint is not None or jax.process_count() > 1:
+            self.identity["data"] = digest(X, y)
+            check_alike((self.identity, _decided(plan), jax.__version__))
+
     def model(self, plan: Plan) -> DeepGP:
         model = self.parts.prepared(build(plan, *random_rows(self.rows, START.max_rows)), self.rows)
         return with_best_scales(model, self.rows) if plan.band_limited and plan.output == "collapsed" else model
@@ -171,9 +177,7 @@ class _Stages:
             callbacks.append(ProgressBar(_describe))
         callbacks.append(StopWhen(self.run.stop))
         if self.run.checkpoint is not None:
-            about = {k: v for k, v in vars(plan).items() if k != "reasons"}
-            identity = {**about, "max_steps": plan.steps, "steps": steps, "objective": aim, "version": __version__}
-            identity["data"] = digest(*self.rows)
+            identity = {**self.identity, **_decided(plan), "steps": steps, "objective": aim}
             callbacks.append(Checkpoint(self.run.checkpoint, f"{plan.num_layers}-layers", identity))
         fitted = fit(
             model,
@@ -250,7 +254,7 @@ class _Stages:
 
     def share_left(self) -> float:
         """Return the share of the time that is left; without a limit, all of it."""
-        return 1.0 if self.plan.seconds is None else self.seconds_left(1.0) / self.plan.seconds
+        return 1.0 if self.plan.seconds is None else float(agreed(self.seconds_left(1.0) / self.plan.seconds))
 
     def seconds_left(self, until: float) -> float:
         """Return the time until a share of all is over; some is reserved for the closed form at last."""
@@ -281,6 +285,12 @@ def with_best_scales(model: DeepGP, rows: Rows) -> DeepGP:
     squares = np.sum(rows.y.astype(float) ** 2, axis=0)
     noises, scales = np.geomspace(*BAND_LIMIT.noises), np.geomspace(*BAND_LIMIT.scales)
     return with_scales(model, *best_scales(gram, projected, squares, len(rows.X), noises, scales))
+
+
+def _decided(plan: Plan) -> dict[str, Any]:
+    """Return what a plan says, without the reasons."""
+    about = {name: value for name, value in vars(plan).items() if name != "reasons"}
+    return {**about, "max_steps": plan.steps}
 
 
 def _describe(model: DeepGP, loss: float) -> dict[str, str]:

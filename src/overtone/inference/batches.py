@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from overtone.inference.devices import own_part
 from overtone.inference.objective import Rows
 from overtone.numerics.shuffle import shuffled, some_of
 
@@ -24,19 +25,20 @@ class Batches:
     """Minibatches without replacement: one permutation of the rows after the other.
 
     A batch size of all the rows or more gives the whole data every time, in order. What is likely to be asked for next
-    is read while the last batches are trained on.
+    is read while the last batches are trained on. Of several processes, each reads its part of every batch.
     """
 
     def __init__(self, *arrays: Any, batch_size: int, seed: int):
         self.arrays, self.seed, self.num_data = arrays, seed, len(arrays[0])
         self.batch_size = min(batch_size, self.num_data)
+        self.part = own_part(self.batch_size)
         self.next: tuple[tuple[int, int], Future] | None = None
         self.reader = ThreadPoolExecutor(1)
 
     def take(self, first: int, num: int) -> tuple[np.ndarray, ...]:
         """Return the batches of steps first, ..., first + num - 1, stacked along a new axis, or one for them all."""
         if self.batch_size == self.num_data:
-            return tuple(np.asarray(a)[None] for a in self.arrays)
+            return tuple(np.asarray(a[self.part])[None] for a in self.arrays)
         if self.next is not None and self.next[0] == (first, num):
             return self.next[1].result()
         return self.read(first, num)
@@ -52,4 +54,5 @@ class Batches:
         rows = np.empty_like(position)
         for e in range(epoch[0], epoch[-1] + 1):
             rows[epoch == e] = shuffled(index[epoch == e], self.num_data, self.seed, e)
-        return tuple(a[rows].reshape(num, self.batch_size, *a.shape[1:]) for a in self.arrays)
+        rows = rows.reshape(num, self.batch_size)[:, self.part]
+        return tuple(a[rows.ravel()].reshape(*rows.shape, *a.shape[1:]) for a in self.arrays)

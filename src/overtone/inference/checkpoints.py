@@ -12,6 +12,7 @@ import numpy as np
 
 from overtone.inference.callbacks import Callback
 from overtone.inference.loop import Training
+from overtone.inference.processes import is_first
 from overtone.storage import files
 from overtone.storage.rows import pieces
 
@@ -71,6 +72,8 @@ class Checkpoint(Callback):
 
     def after_turn(self, training):
         if training.diverged or (training.goes_on and perf_counter() - self.last < self.seconds):
+            return
+        if not is_first():
             return
         trees, about = self._known(training)
         arrays = {name: array for prefix, tree in trees.items() for name, array in files.leaves(tree, prefix).items()}

@@ -19,8 +19,9 @@ import optax
 from jaxtyping import PRNGKeyArray
 
 from overtone.inference.batches import Batches
-from overtone.inference.devices import anywhere, everywhere, shared
+from overtone.inference.devices import anywhere, everywhere, kept_everywhere, shared_batches
 from overtone.inference.objective import AbstractObjective, Rows
+from overtone.inference.processes import agreed, lost_processes
 from overtone.numerics.compiling import jitted, one_blas_thread
 from overtone.numerics.params import trainable
 from overtone.storage.rows import RowView
@@ -77,10 +78,12 @@ def fit(
         training = Training(model, objective, data, key, optim, steps, batch_size, callbacks)
         for callback in callbacks:
             callback.start(training)
+        training.agree()
         while training.goes_on:
             training.advance()
             for callback in callbacks:
                 callback.after_turn(training)
+            training.agree()
         for callback in callbacks:
             callback.end(training)
         training.check_last_step()
@@ -116,6 +119,7 @@ class Training:
         self.data = rows_of(model, data)
         model, first_state = objective.init(model, self.data)
         params, self.static = eqx.partition(model, trainable(model))
+        params = agreed(jax.tree.map(np.asarray, params))
         params = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)), params)  # not weakly typed, in any turn
         self.optim = _with_extra_args(optim)
         self.state = params, jax.jit(self.optim.init)(params), first_state
@@ -152,11 +156,12 @@ class Training:
         span = np.asarray([self.step, self.step + count, self.steps])
         told = jax.device_put((span, np.asarray(self.factor), np.full(self.chunk, np.nan)))
         given = everywhere((self.state, self.static, self.objective, self.optim, self.key, *told))
-        batches = shared(self.batches.take(self.step, self.chunk), axis=1)
+        batches = shared_batches(self.batches.take(self.step, self.chunk), self.batches.batch_size)
         if self.step + count < self.steps:
             self.batches.expect(self.step + count, self.chunk)
-        state, losses, finite = jitted(_run)(*given, batches)
-        losses = np.asarray(losses)
+        with lost_processes():
+            state, losses, finite = jitted(_run)(*given, batches)
+            losses = np.asarray(losses)
         self.diverged = not (np.isfinite(losses[0]) if probe else finite)
         if not probe:
             self.losses.append(losses[:count])
@@ -166,9 +171,18 @@ class Training:
         if self.diverged:
             self.state = self.good
 
+    def agree(self) -> None:
+        """Take over what the first of several processes has decided."""
+        if jax.process_count() == 1:
+            return
+        decided = np.asarray([self.steps, self.most_steps, self.turn_steps, self.diverged, bool(self.message)])
+        (*steps, diverged, ended), factor = agreed((decided, np.asarray(self.factor)))
+        (self.steps, self.most_steps, self.turn_steps), self.factor = map(int, steps), float(factor)
+        self.diverged, self.message = bool(diverged), (self.message or "Training was stopped.") if ended else ""
+
     def check_last_step(self) -> None:
         """Go back to the last good state if the last step led where there is no finite loss."""
-        if self.losses and not self.diverged and self.kept is None:
+        if self.losses and not self.diverged and bool(agreed(np.asarray(self.kept is None))):
             self.advance(probe=True)
 
     def history(self) -> History:
@@ -216,4 +230,5 @@ def _run(state, static, objective: AbstractObjective, optim: Any, key, span, fac
 
     start = jnp.zeros_like(first), losses, state, jnp.asarray(True)
     _, losses, state, finite = jax.lax.while_loop(goes_on, one_step, start)
-    return state, losses, finite & jnp.isfinite(sum(jnp.sum(jnp.abs(part)) for part in jax.tree.leaves(state[0])))
+    finite = finite & jnp.isfinite(sum(jnp.sum(jnp.abs(part)) for part in jax.tree.leaves(state[0])))
+    return kept_everywhere((state, losses, finite))
