@@ -1,5 +1,6 @@
 """The training loop and its callbacks on problems with known answers."""
 
+import json
 from time import perf_counter
 
 import equinox as eqx
@@ -12,6 +13,7 @@ import pytest
 from overtone.inference.batches import Batches
 from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
 from overtone.inference.checkpoints import Checkpoint, CheckpointWarning, digest
+from overtone.inference.log import Log
 from overtone.inference.loop import DivergedWarning, fit
 from overtone.inference.objective import AbstractObjective
 from overtone.inference.schedules import planned, planned_adam, warm_up_and_decay
@@ -202,6 +204,16 @@ def test_progress_bar_shows_what_describe_says(capsys):
     assert "400/400" in shown
     run(Line(Positive(1.0), Fixed(1.0)), callbacks=[ProgressBar()])
     assert "loss=0.0" in capsys.readouterr().err
+
+
+def test_a_log_has_a_line_for_each_turn(tmp_path):
+    fitted = run(line(0.0), steps=25, callbacks=[Turns(10), Log(tmp_path / "log.jsonl", "toy")])
+    lines = [json.loads(text) for text in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [each["step"] for each in lines] == [10, 20, 25]
+    assert lines[-1]["objective"] == pytest.approx(-fitted.history.loss[20:].mean(), rel=1e-5)
+    assert {each["stage"] for each in lines} == {"toy"}
+    assert lines[0]["score"] is None
+    assert lines[0]["seconds"] <= lines[1]["seconds"]
 
 
 def test_trainable_marks_floating_arrays_outside_fixed():

@@ -155,6 +155,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--no-calendar", dest="calendar", action="store_false", help="use dates as a trend alone")
     add("--checkpoint", metavar="FOLDER", help="save the state of training every few seconds")
     add("--resume", action="store_true", help="resume from the checkpoint")
+    add("--log", metavar="FILE", help="append what happens in training, as JSON lines")
     add("--convert", metavar="FOLDER", help="train from the disk: convert the table there, once (default: large ones)")
     add("--quiet", action="store_true", help="show no progress bar")
     add("--coordinator", metavar="HOST:PORT", help="of several processes, where the first one listens")

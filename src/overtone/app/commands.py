@@ -58,7 +58,8 @@ def fit(arguments: argparse.Namespace) -> None:
         for line in table.notices(likelihood):
             log.info("%s", line)
         model: Any = (DeepGPClassifier if classes else DeepGPRegressor)(**settings, verbose=not arguments.quiet)
-        model.fit(training.X, training.y, **training.keywords, checkpoint=arguments.checkpoint, stop=stop)
+        watched = {"checkpoint": arguments.checkpoint, "log": arguments.log, "stop": stop}
+        model.fit(training.X, training.y, **training.keywords, **watched)
     if not (first := is_first()):  # which saves the model
         agreed(first)
         return

@@ -49,6 +49,12 @@ class Plan:
         """The number of layers of the deepest model."""
         return self.depths[-1]
 
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """What was decided, by name, without the reasons."""
+        about = {name: value for name, value in vars(self).items() if name != "reasons"}
+        return {**about, "max_steps": self.steps}
+
     @staticmethod
     def from_json(about: dict[str, Any]) -> "Plan":
         """Return the plan that `dataclasses.asdict` took apart, with tuples for lists."""

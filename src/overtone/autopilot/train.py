@@ -24,6 +24,7 @@ from overtone.inference.callbacks import Callback, Clock, EarlyStopping, Progres
 from overtone.inference.checkpoints import Checkpoint, digest
 from overtone.inference.collapsed import best_scales
 from overtone.inference.evidence import freedom, with_variances_times
+from overtone.inference.log import Log
 from overtone.inference.loop import History, fit
 from overtone.inference.objective import AbstractObjective, Rows
 from overtone.inference.output_layer import output_sums
@@ -39,11 +40,12 @@ from overtone.version import __version__
 
 
 class Run(NamedTuple):
-    """How training is watched: with a progress bar, until somebody stops it, and with checkpoints in a folder."""
+    """How training is watched: with a progress bar, until somebody stops it, with checkpoints and with a log."""
 
     progress: bool = False
     stop: Callable[[], bool] = lambda: False
-    checkpoint: str | os.PathLike | None = None
+    checkpoint: str | os.PathLike | None = None  # a folder
+    log: str | os.PathLike | None = None  # a file of JSON lines
 
 
 class Parts(NamedTuple):
@@ -155,7 +157,7 @@ class _Stages:
         self.identity = {"version": __version__}
         if run.checkpoint is not None or jax.process_count() > 1:
             self.identity["data"] = digest(X, y)
-            check_alike((self.identity, _decided(plan), jax.__version__))
+            check_alike((self.identity, plan.decisions, jax.__version__))
 
     def model(self, plan: Plan) -> DeepGP:
         model = self.parts.prepared(build(plan, *random_rows(self.rows, START.max_rows)), self.rows)
@@ -176,8 +178,10 @@ class _Stages:
         if self.run.progress:
             callbacks.append(ProgressBar(_describe))
         callbacks.append(StopWhen(self.run.stop))
+        if self.run.log is not None:
+            callbacks.append(Log(self.run.log, f"{plan.num_layers} layers"))
         if self.run.checkpoint is not None:
-            identity = {**self.identity, **_decided(plan), "steps": steps, "objective": aim}
+            identity = {**self.identity, **plan.decisions, "steps": steps, "objective": aim}
             callbacks.append(Checkpoint(self.run.checkpoint, f"{plan.num_layers}-layers", identity))
         fitted = fit(
             model,
@@ -285,12 +289,6 @@ def with_best_scales(model: DeepGP, rows: Rows) -> DeepGP:
     squares = np.sum(rows.y.astype(float) ** 2, axis=0)
     noises, scales = np.geomspace(*BAND_LIMIT.noises), np.geomspace(*BAND_LIMIT.scales)
     return with_scales(model, *best_scales(gram, projected, squares, len(rows.X), noises, scales))
-
-
-def _decided(plan: Plan) -> dict[str, Any]:
-    """Return what a plan says, without the reasons."""
-    about = {name: value for name, value in vars(plan).items() if name != "reasons"}
-    return {**about, "max_steps": plan.steps}
 
 
 def _describe(model: DeepGP, loss: float) -> dict[str, str]:

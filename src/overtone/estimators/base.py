@@ -78,7 +78,7 @@ class DeepGPEstimator(BaseEstimator):
         self.encoder_ = None if frame is None else encoding().Encoder.fit(frame, missing=config.missing)
         return replace(config, random_state=seed_of(self.random_state))
 
-    def _fit(self, config: Config, X: Any, Y: Any, likelihood: str, why: str, checkpoint, stop) -> Self:
+    def _fit(self, config: Config, X: Any, Y: Any, likelihood: str, why: str, **watched: Any) -> Self:
         """Train on checked inputs and targets (N, Q) in the model's units, with a likelihood for them."""
         compiling.keep_compiled_programs()
         compiling.forget_programs_if_many()
@@ -92,7 +92,7 @@ class DeepGPEstimator(BaseEstimator):
         self.config_, self.plan_ = config, plan(replace(config, likelihood=likelihood), X, Y)
         if likelihood != config.likelihood:
             self.plan_.reasons["likelihood"] = why
-        run = Run(self.verbose, stop or (lambda: False), checkpoint)
+        run = Run(self.verbose, **{name: given for name, given in watched.items() if given is not None})
         self.model_, self.history_, self.neighbours_, why = train(self.plan_, X, Y, run)
         found = {"n_layers": self.history_.choice, "likelihood": self.history_.noise, "neighbours": why}
         self.plan_.reasons.update({name: sentence for name, sentence in found.items() if sentence})

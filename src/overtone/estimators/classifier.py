@@ -31,7 +31,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     The parameters are those of `DeepGPRegressor`; `classes_` are the labels in the order of the probabilities.
     """
 
-    def fit(self, X, y, *, checkpoint: Any = None, stop: Callable[[], bool] | None = None) -> Self:
+    def fit(self, X, y, *, checkpoint: Any = None, log: Any = None, stop: Callable[[], bool] | None = None) -> Self:
         """Fit to inputs X (N, D) and labels y (N,), of which rows without one are left out; see `DeepGPRegressor`."""
         on_disk, labels = views(X, y), y
         if on_disk is None:
@@ -57,7 +57,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
             raise ValueError(f"likelihood='bernoulli' is for two classes, but y has {num}; use 'softmax'.")
         default, why = "bernoulli" if num == 2 else "softmax", f"The target has {num} classes."
         likelihood = default if config.likelihood == "auto" else config.likelihood
-        return self._fit(config, X, codes, likelihood, why, checkpoint, stop)
+        return self._fit(config, X, codes, likelihood, why, checkpoint=checkpoint, log=log, stop=stop)
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""

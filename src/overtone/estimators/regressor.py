@@ -50,18 +50,21 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X, y, *, exposure=None, checkpoint: Any = None, stop: Callable[[], bool] | None = None) -> Self:
+    def fit(
+        self, X, y, *, exposure=None, checkpoint: Any = None, log: Any = None, stop: Callable[[], bool] | None = None
+    ) -> Self:
         """Fit to inputs X (N, D) and targets y, (N,) or (N, P); of several targets, some values may be missing (NaN).
 
         Rows without any target are left out.
 
         exposure: of counts, the length of time, the area and so on (N,) in which they were counted.
         checkpoint: a folder to which training writes what it knows, every few seconds; a fit with the same settings and
-            data that was killed goes on from there, to the same result. stop: training ends once this returns True.
+            data that was killed goes on from there, to the same result. log: a file to which each turn of training
+            adds a JSON line. stop: training ends once this returns True.
         """
         on_disk = views(X, y) if exposure is None else views(X, y, exposure)
         if on_disk:
-            return self._fit_stored(*on_disk, checkpoint=checkpoint, stop=stop)
+            return self._fit_stored(*on_disk, checkpoint=checkpoint, log=log, stop=stop)
         y, X, exposure = known_rows(y, X, exposure)
         config = self._start_fit(X, y)
         X, Y = self._checked(config.missing, X, y, reset=True, dtype=list(PRECISIONS))
@@ -73,7 +76,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         if (empty := np.isnan(Y).all(axis=0)).any():
             raise ValueError(f"column {int(np.argmax(empty))} of y has no value at all; leave it out.")
         likelihood, counts = self._start_targets(config, checked_scaling("y", standardise, Y), Y)
-        return self._fit(config, X, self._packed(Y, exposure, counts), likelihood, COUNTS, checkpoint, stop)
+        watched = {"checkpoint": checkpoint, "log": log, "stop": stop}
+        return self._fit(config, X, self._packed(Y, exposure, counts), likelihood, COUNTS, **watched)
 
     def _fit_stored(self, X: RowView, Y: RowView, exposure: RowView | None = None, **watched: Any) -> Self:
         """Fit to rows on the disk, which are complete."""
