@@ -4,8 +4,8 @@
     python -m benchmarks.scale            # measures what benchmarks/results/scale.jsonl does not have yet
     python -m benchmarks.scale airline    # writes 6,000,000 flights, from the real tables in OVERTONE_DATA
 
-Each measurement is a process of its own. The pace is that of steps 200 to 700 of the usual deep model, so that neither
-compilation nor the passes before and after count. The tables are parts of a million rows, in Parquet.
+Each measurement is a process of its own. The pace is that of steps 200 to 1,200 of the usual deep model, so that
+neither compilation nor the passes before and after count. The tables are parts of a million rows, in Parquet.
 """
 
 import json
@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.lines import RESULTS, completed
 
 ROWS, PART = (1_000_000, 5_000_000, 20_000_000), 1_000_000
-FIRST_STEPS, LAST_STEPS, ROUNDS = 200, 700, 3
+FIRST_STEPS, LAST_STEPS, ROUNDS, PORT = 200, 1200, 3, 29711
 AIRLINE_ROWS, AIRLINE_TEST = 6_000_000, 0.1
 AIRLINE_INPUTS = "age", "distance", "air_time", "dep_time", "arr_time", "day_of_week", "day_of_month", "month"
 
@@ -75,13 +75,31 @@ def fitted(where: str, num: str) -> None:
         frame = pl.concat([pl.read_parquet(part) for part in sorted(folder.iterdir())])
         X, y = frame.drop("y").to_numpy(), frame["y"].to_numpy()
     read = time.perf_counter() - began
-    times = []
-    for steps in (FIRST_STEPS, FIRST_STEPS, LAST_STEPS):
-        began = time.perf_counter()
-        DeepGPRegressor(max_steps=steps, neighbours="no").fit(X, y)
-        times.append(time.perf_counter() - began)
-    pace = (LAST_STEPS - FIRST_STEPS) / (times[2] - times[1])
-    print(json.dumps({"read_seconds": round(read, 1), "steps_per_second": round(pace, 2), "megabytes": megabytes()}))
+    log = home() / f"{os.getpid()}.jsonl"
+    DeepGPRegressor(max_steps=LAST_STEPS, neighbours="no").fit(X, y, log=log)
+    print(json.dumps({"read_seconds": round(read, 1), "steps_per_second": pace(log), "megabytes": megabytes()}))
+
+
+def pace(log: Path) -> float:
+    """Return the steps per second of a log of training, without the first ones."""
+    lines = [line for line in map(json.loads, log.read_text().splitlines()) if line["step"] >= FIRST_STEPS]
+    log.unlink()
+    return round((lines[-1]["step"] - lines[0]["step"]) / (lines[-1]["seconds"] - lines[0]["seconds"]), 2)
+
+
+def several(num: str) -> None:
+    """Fit a table in so many processes with a core and a thread each, and print the pace."""
+    folder, log = make(ROWS[0]), home() / f"{os.getpid()}.jsonl"
+    settings = {"target": "y", "convert": home() / "converted", "steps": LAST_STEPS, "batch-size": 2048, "log": log}
+    settings |= {"neighbours": "no", "out": home() / "together.safetensors"}
+    command = ["-m", "overtone.app.cli", "fit", folder, "--quiet", *(f"--{k}={v}" for k, v in settings.items())]
+    processes = []
+    for index in range(int(num)):
+        own = [f"--coordinator=127.0.0.1:{PORT}", f"--num-processes={num}", f"--process-id={index}"]
+        run = ["taskset", "-c", str(index), sys.executable, *map(str, command), *(own if num != "1" else [])]
+        processes.append(subprocess.Popen(run, stdout=subprocess.DEVNULL))
+    assert all(process.wait() == 0 for process in processes)
+    print(json.dumps({"steps_per_second": pace(log)}))
 
 
 def used(command: str, num: str) -> None:
@@ -103,7 +121,8 @@ def used(command: str, num: str) -> None:
 
 def measure(what: str, where: str, num: int, number: int) -> dict:
     about = {"what": what, "where": where, "rows": num, "round": number}
-    return {**about, **(child("fitted", where, str(num)) if what == "fit" else child("used", what, str(num)))}
+    arguments = {"fit": ("fitted", where, str(num)), "processes": ("several", where)}
+    return {**about, **child(*arguments.get(what, ("used", what, str(num))))}
 
 
 def airline() -> Path:
@@ -142,8 +161,34 @@ def main() -> None:
     """Measure each case that has no line yet."""
     cases = [("fit", where, num, 0) for num in ROWS for where in ("disk", "memory")]
     cases += [("fit", where, ROWS[0], number) for number in range(1, ROUNDS) for where in ("disk", "memory")]
+    cases += [("processes", num, ROWS[0], number) for number in range(ROUNDS) for num in ("1", "2")]
     cases += [(what, "disk", num, 0) for what in ("predict", "evaluate") for num in ROWS[:2]]
-    completed(RESULTS / "scale.jsonl", cases, ("what", "where", "rows", "round"), measure)
+    lines = completed(RESULTS / "scale.jsonl", cases, ("what", "where", "rows", "round"), measure)
+    (RESULTS / "scale.md").write_text(table(lines))
+
+
+def table(lines: list[dict]) -> str:
+    """Return the figures as Markdown: medians over rounds."""
+
+    def median(name: str, **chosen: object) -> str:
+        found = [line[name] for line in lines if chosen.items() <= line.items()]
+        return f"{np.median(found):,.3g}" if found else ""
+
+    head = (
+        "| rows | on the disk: steps per second | MB | in memory: steps per second | MB | predict: MB | evaluate: MB |"
+    )
+    rows = [head, "|---:|---:|---:|---:|---:|---:|---:|"]
+    for num in ROWS:
+        cells = [
+            median(name, what="fit", where=where, rows=num)
+            for where in ("disk", "memory")
+            for name in ("steps_per_second", "megabytes")
+        ]
+        cells += [median("megabytes", what=what, rows=num) for what in ("predict", "evaluate")]
+        rows.append(f"| {num:,} | {' | '.join(cells)} |")
+    one, two = (median("steps_per_second", what="processes", where=num) for num in ("1", "2"))
+    return "\n".join([*rows, "", f"Batches of 2,048 rows: {one} steps per second in one process with one core and"
+                      f" one thread, {two} in two such processes.", ""])  # fmt: skip
 
 
 if __name__ == "__main__":
@@ -152,7 +197,7 @@ if __name__ == "__main__":
         print(*map(make, ROWS))
     elif command == "airline":
         print(airline())
-    elif command in ("fitted", "used"):
-        {"fitted": fitted, "used": used}[command](*arguments)
+    elif command:
+        {"fitted": fitted, "several": several, "used": used}[command](*arguments)
     else:
         main()

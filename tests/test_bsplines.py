@@ -116,7 +116,8 @@ def test_residual_at_degree_2p_plus_1_is_near_the_karhunen_loeve_optimum(kind, l
 def test_single_precision_keeps_the_covariances(kind, degree, num, lengthscale):
     """Also where the entries of Kuu have a condition number of 1e14.
 
-    Six neighbouring splines of degree 5 are all but dependent: for them this is so unless knots are too far apart.
+    Six neighbouring splines of degree 5 are all but dependent: for them this is so unless knots are too far apart. The
+    rounding depends on the linear algebra that JAX comes with: 4e-6 with JAX 0.10, and 2.6e-5 in one case with 0.8.
     """
     ends = 0.0, 1.0
     x = np.linspace(0, 1, 257).astype(np.float32)  # the same numbers in both precisions
@@ -124,7 +125,7 @@ def test_single_precision_keeps_the_covariances(kind, degree, num, lengthscale):
     single = explained(*make(kind, degree, num, lengthscale, ends, np.float32), jnp.asarray(x))
     assert single.dtype == np.float32
     too_far = degree == 5 and num * lengthscale < 1
-    np.testing.assert_allclose(single, exact, atol=5e-4 if too_far else 2e-5)
+    np.testing.assert_allclose(single, exact, atol=5e-4 if too_far else 4e-5)
 
 
 @pytest.mark.parametrize("kind", MATERNS)

@@ -258,17 +258,15 @@ BAD = {
 }
 
 
+EVENTS: list[str] = []
+jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: EVENTS.append(event))
+
+
 @pytest.fixture
 def compilations():
-    events = []
-
-    def listen(event, seconds, **_):
-        if "compile" in event:
-            events.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield events
-    jax.monitoring.unregister_event_duration_listener(listen)
+    """Return a function of the compilations since the test began."""
+    EVENTS.clear()
+    return lambda: [event for event in EVENTS if "compile" in event]
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -276,7 +274,7 @@ def test_bad_input_is_a_clear_error_before_anything_is_compiled(name, compilatio
     model, table, target, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         clone(model).fit(table, target)
-    assert compilations == []
+    assert compilations() == []
 
 
 def test_bad_input_at_predict_is_a_clear_error(fitted):
