@@ -1,10 +1,11 @@
 # Two commands: `make demo` and `make test`. Each builds .venv from the pinned constraints if it is not there.
 # `make docs` builds the site, and `make dist` the package, which it tries in an environment of its own.
-# `make bench` and `make bench-quality` compare with other libraries, in an environment of their own.
+# `make bench` and `make bench-quality` compare with other libraries, in an environment of their own; `make bench-scale`
+# measures tables larger than memory.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo demo-record test test-oldest lint format docs pictures dist bench bench-quality
+.PHONY: demo demo-record test test-oldest lint format docs pictures dist bench bench-scale bench-quality
 .DEFAULT_GOAL := test
 
 .venv/ready: pyproject.toml constraints.txt
@@ -72,6 +73,9 @@ dist: .venv/ready
 
 bench: .venv/ready .venv-bench/ready
 	for part in machine residuals steps startup memory prediction page; do $(BIN)/python -m benchmarks.$$part || exit 1; done
+
+bench-scale: .venv/ready
+	$(BIN)/python -m benchmarks.scale
 
 bench-quality: .venv/ready .venv-bench/ready
 	for part in quality multi_step output_layers random_tables quality_page; do $(BIN)/python -m benchmarks.$$part || exit 1; done
