@@ -104,7 +104,12 @@ def test_evaluate_and_info(folder):
     found = json.loads(done.stdout)
     assert found["rows"] == 50
     assert found["standardised_rmse"] < 0.5
-    assert {"rmse", "log_density", "crps", "coverage_50", "coverage_80", "coverage_95"} < set(found)
+    assert {"rmse", "r2", "log_density", "crps", "coverage_50", "coverage_80", "coverage_95"} < set(found)
+    assert set(found["baselines"]["straight line"]) == set(found) - {"baselines", "verdict"}
+    assert found["verdict"].startswith("Better than a straight line by ")
+    printed = run_here("evaluate", "model.safetensors", "new.parquet", folder=folder).stdout
+    assert f"    {found['verdict']}\n" in printed
+    assert printed.splitlines()[0].split() == ["y", "mean", "straight", "line"]
     about = run_here("info", "model.safetensors", folder=folder).stdout
     assert "target: y" in about
     assert "town=here" in about

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from overtone.app import loading
+from overtone.app.judging import judge_rows, print_judgements
 from overtone.app.loading import Rows
 from overtone.app.training import read_training_table
 from overtone.autopilot.config import Config
@@ -61,7 +62,7 @@ def fit(arguments: argparse.Namespace) -> None:
         held_out = held_out[np.isin(held_out.y, model.classes_)]  # a rare class may occur in held-out rows alone
     if len(held_out):
         print("\nOn the held-out rows:")
-        loading.print_scores(loading.score(model, held_out))
+        print_judgements(judge_rows(model, held_out))
         inside = model.learns_outside or not model.count_outside(held_out.X)[0]
         if model.plan_.output != "adam" and inside:
             model.update(held_out.X, held_out.y, **held_out.keywords).save(arguments.out)
@@ -162,11 +163,12 @@ def _prediction_columns(model: Any, X, arguments: argparse.Namespace, seed: int,
 def evaluate(arguments: argparse.Namespace) -> None:
     """Print how well a model predicts the target of a table."""
     model, _, rows = loading.load_model_and_rows(arguments)
-    scores = loading.score(model, rows)
+    judgements = judge_rows(model, rows)
     if arguments.json:
-        print(json.dumps(scores if len(scores) > 1 else scores.popitem()[1]))
+        found = {target: each.as_json() for target, each in judgements.items()}
+        print(json.dumps(found if len(found) > 1 else found.popitem()[1]))
     else:
-        loading.print_scores(scores)
+        print_judgements(judgements)
 
 
 def update(arguments: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from overtone.estimators.ranges import counted, outside_sentence, unseen_sentence
+from overtone.estimators.ranges import counted, unseen_sentence
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.tables.columns import Column, infer_kind
 from overtone.tables.delimited import TextOptions
@@ -166,26 +166,7 @@ def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
     }
 
 
-def score(model: Any, rows: Rows) -> dict[str, dict[str, float]]:
-    """Return the metrics of the predictions of each target by its name, and say how many rows are extrapolated."""
-    log_unknown(outside_sentence(counted(model.is_outside(rows.X)), len(rows), model.input_names))
-    if len(model.target_names) > 1:
-        return dict(zip(model.target_names, model.evaluate_outputs(rows.X, rows.y, **rows.keywords), strict=True))
-    return {model.target_names[0]: model.evaluate(rows.X, rows.y, **rows.keywords)}
-
-
 def log_unknown(sentence: str) -> None:
     """Say in a line what the training rows do not tell, if there is anything."""
     if sentence:
         log.warning("%s", sentence)
-
-
-def print_scores(scores: dict[str, dict[str, float]]) -> None:
-    """Print the metrics, one column for each target."""
-    print(f"    {'':20}" + "".join(f"{target:>15}" for target in scores))
-    for metric in next(iter(scores.values())):
-        cells = "".join(f"{metrics[metric]:>15.6g}" for metrics in scores.values())
-        print(f"    {metric.replace('_', ' '):20}{cells}")
-    for target, metrics in scores.items():
-        for text in coverage_warnings(metrics):
-            print(f"    {target}: {text}" if len(scores) > 1 else f"    {text}")

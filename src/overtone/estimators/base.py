@@ -19,6 +19,7 @@ from overtone.autopilot.local import Neighbours, extended, of_neighbours
 from overtone.autopilot.plan import plan
 from overtone.autopilot.train import Run, train, updated
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
+from overtone.estimators.baselines import fit_baselines
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
 from overtone.estimators.saving import restored, stored
@@ -55,6 +56,7 @@ class DeepGPEstimator(BaseEstimator):
     exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
     means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
     range_ = TRAINED  # of scaled inputs, beyond which predictions are extrapolated
+    baselines_: dict[str, np.ndarray]  # simple models of the training rows, by their names
     neighbours_: Neighbours = ()  # for each output, the GP of what the neighbours of a row know, where it pays
 
     def __init__(self, *arguments: Any, **settings: Any):
@@ -87,6 +89,7 @@ class DeepGPEstimator(BaseEstimator):
             self.plan_.reasons["likelihood"] = why
         run = Run(self.verbose, stop or (lambda: False), checkpoint)
         self.model_, self.history_, self.neighbours_, why = train(self.plan_, X, Y, run)
+        self.baselines_ = fit_baselines(self.model_.likelihood, X, Y, config.random_state)
         found = {"n_layers": self.history_.choice, "likelihood": self.history_.noise, "neighbours": why}
         self.plan_.reasons.update({name: sentence for name, sentence in found.items() if sentence})
         return self

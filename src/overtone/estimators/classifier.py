@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from overtone.autopilot.names import LIKELIHOODS, part
+from overtone.estimators import baselines
 from overtone.estimators.arguments import known_rows
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.inference import predictions
@@ -63,7 +64,22 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     def evaluate(self, X, y) -> dict[str, float]:
         """Return `accuracy`, mean `log_density` of a label, and `brier`: the mean squared distance of probabilities."""
         y, X = known_rows(y, X)
-        Y, probabilities, density = self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y)
+        return self._metrics(self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y))
+
+    def evaluate_baselines(self, X, y) -> dict[str, dict[str, float]]:
+        """Return what `evaluate` says of the frequencies of the classes and of logistic regression.
+
+        Both were fitted to the same training rows. Older files have none.
+        """
+        y, X = known_rows(y, X)
+        Y, (Z, gaps), found = self._targets(X, y), self._inputs(X), {}
+        for name, line in self.baselines_.items():
+            logs = np.where(gaps[:, None], np.nan, baselines.log_probabilities(line, Z))
+            density = np.take_along_axis(logs, Y.astype(int), axis=1)[:, 0]
+            found[name] = self._metrics(Y, np.exp(logs), density)
+        return found
+
+    def _metrics(self, Y: np.ndarray, probabilities: np.ndarray, density: np.ndarray) -> dict[str, float]:
         kept = ~np.isnan(density)
         if not kept.any():
             raise ValueError("X has no row without missing values; there is nothing to compare.")
