@@ -1,6 +1,7 @@
 """The training loop and its callbacks on problems with known answers."""
 
-from time import perf_counter
+import re
+from time import perf_counter, sleep
 
 import equinox as eqx
 import jax
@@ -201,6 +202,21 @@ def test_progress_bar_shows_what_describe_says(capsys):
     assert "400/400" in shown
     run(Line(Positive(1.0), Fixed(1.0)), callbacks=[ProgressBar()])
     assert "loss=0.0" in capsys.readouterr().err
+
+
+class Compiling(Callback):
+    """Makes the first turn take as long as if something were compiled."""
+
+    def after_turn(self, training):
+        sleep(0.5 if training.step == 100 else 0.0)
+
+
+def test_progress_bar_estimates_nothing_from_a_first_turn_that_compiles(capsys):
+    run(Line(Positive(1.0), Fixed(1.0)), steps=1000, callbacks=[Compiling(), ProgressBar(label="one layer")])
+    shown = capsys.readouterr().err.split("\r")
+    assert all(text.startswith("one layer: ") for text in shown if text.strip())
+    assert "?step/s" in shown[1]
+    assert set(re.findall(r"<([\d:]+)", "".join(shown))) == {"00:00"}  # two seconds, had compilation counted
 
 
 def test_trainable_marks_floating_arrays_outside_fixed():
