@@ -23,6 +23,7 @@ from overtone.estimators.ranges import counted, outside_sentence, unseen_sentenc
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
+from overtone.tables.gaps import number_of
 from overtone.tables.read import read_chunks, table_writer
 
 log = logging.getLogger("overtone")
@@ -57,7 +58,8 @@ def fit(arguments: argparse.Namespace) -> None:
     model.save(arguments.out)
     if model.history_.message:
         log.info("%s", model.history_.message)
-    print(f"{len(training)} rows, {len(model.history_.loss)} steps, {model.history_.seconds:.0f} s")
+    steps = number_of(len(model.history_.loss), "step")
+    print(f"{number_of(len(training), 'row')}, {steps}, {model.history_.seconds:.0f} s")
     if classes:
         held_out = held_out[np.isin(held_out.y, model.classes_)]  # a rare class may occur in held-out rows alone
     if len(held_out):
@@ -135,7 +137,7 @@ def predict(arguments: argparse.Namespace) -> None:
             num_unseen = num_unseen + counted(unseen)
     loading.log_unknown(outside_sentence(num_outside, num_rows, model.input_names))
     loading.log_unknown(unseen_sentence(num_unseen, num_rows, encoder.categories))
-    print(f"{num_rows} rows\nWritten: {arguments.out}")
+    print(f"{number_of(num_rows, 'row')}\nWritten: {arguments.out}")
 
 
 def _prediction_columns(model: Any, X, arguments: argparse.Namespace, seed: int, exposure: dict) -> dict:
@@ -176,7 +178,7 @@ def update(arguments: argparse.Namespace) -> None:
     model, _, rows = loading.load_model_and_rows(arguments)
     out = arguments.out or arguments.model
     model.update(rows.X, rows.y, **rows.keywords).save(out)
-    print(f"{len(rows)} new rows\nWritten: {out}")
+    print(f"{number_of(len(rows), 'new row')}\nWritten: {out}")
 
 
 def report(arguments: argparse.Namespace) -> None:

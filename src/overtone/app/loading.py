@@ -17,6 +17,7 @@ from overtone.tables.columns import Column, infer_kind
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import CellError, TableError, quoted_list
+from overtone.tables.gaps import number_of, rows_left_out
 from overtone.tables.read import place_of_row, read_table
 from overtone.tables.targets import canonical_label, class_labels, numeric_target
 from overtone.version import __version__
@@ -106,7 +107,8 @@ def encode_inputs(encoder: Encoder, frame: pl.DataFrame, exposure: str | None) -
     values = (encoder.other(exposure) or Column(exposure, "number")).encode(frame[exposure])[:, 0]
     gaps = np.isnan(values)
     if gaps.any() and encoder.missing != "drop":
-        raise TableError(f"the exposure {exposure!r} is missing in {gaps.sum()} rows; drop them: --missing drop.")
+        rows = number_of(gaps.sum(), "row")
+        raise TableError(f"the exposure {exposure!r} is missing in {rows}; drop them: --missing drop.")
     if len(bad := np.flatnonzero((values <= 0) | np.isinf(values))):
         raise CellError(f"the exposure {exposure!r} must be positive;", bad[0], f" has {values[bad[0]]:g}.")
     return np.where(gaps[:, None], np.nan, X), {"exposure": np.where(gaps, 1.0, values)}
@@ -122,7 +124,7 @@ def read_targets(frame: pl.DataFrame, columns: Sequence[Column]) -> tuple[np.nda
         has_target = np.array(~np.isnan(y).all(axis=1))
         y = y if len(columns) > 1 else y[:, 0]
     if not has_target.all():
-        log.info("%d rows without a target are left out", np.sum(~has_target))
+        log.info("%s", rows_left_out(np.sum(~has_target), "without a target"))
     return y[has_target], np.flatnonzero(has_target)
 
 
@@ -131,7 +133,7 @@ def complete_rows(encoder: Encoder, frame: pl.DataFrame, y: np.ndarray, exposure
     X, keywords = encode_inputs(encoder, frame, exposure)
     complete = np.array(~np.isnan(X).any(axis=1))
     if not complete.all():
-        log.info("%d rows with missing inputs are left out", np.sum(~complete))
+        log.info("%s", rows_left_out(np.sum(~complete), "with missing inputs"))
     return Rows(X, y, keywords)[complete]
 
 

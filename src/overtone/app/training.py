@@ -11,6 +11,7 @@ from overtone.tables.columns import Column, ColumnHints, infer_kind
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
+from overtone.tables.gaps import number_of
 from overtone.tables.notices import column_notice, target_notice
 from overtone.tables.read import read_table
 from overtone.tables.targets import check_digits, infer_target
@@ -39,7 +40,7 @@ class TrainingTable:
         lines = [target_notice(*pair, likelihood) for pair in zip(self.encoder.others, values, strict=False)]
         lines += [column_notice(column, self.frame[column.name]) for column in columns]
         more = len(self.encoder.columns) - len(columns)
-        return [*lines, f"and {more} more columns"] if more else lines
+        return [*lines, f"and {number_of(more, 'more column')}"] if more else lines
 
 
 def read_training_table(arguments: argparse.Namespace) -> TrainingTable:
@@ -59,7 +60,7 @@ def read_training_table(arguments: argparse.Namespace) -> TrainingTable:
         encoder = replace(encoder, others=others)
         rows = loading.complete_rows(encoder, frame, y, arguments.exposure)
         if len(rows) < 2:
-            raise TableError(f"{len(rows)} complete rows; a fit needs at least 2.")
+            raise TableError(f"{number_of(len(rows), 'complete row')}; a fit needs at least 2.")
     return TrainingTable(frame, encoder, rows, targets)
 
 

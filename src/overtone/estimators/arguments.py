@@ -9,7 +9,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
 from overtone.gp.maps import Affine
-from overtone.tables.gaps import missing_cells
+from overtone.tables.gaps import missing_cells, rows_left_out
 
 
 def name_of(column: Any) -> str | None:
@@ -41,7 +41,7 @@ def known_rows(y: Any, *others: Any) -> tuple[Any, ...]:
         return y, *others
     if missing.all():
         raise ValueError("y has no value at all; there is nothing to learn from.")
-    warnings.warn(f"{missing.sum()} rows without a target are left out.", UserWarning, stacklevel=3)
+    warnings.warn(f"{rows_left_out(missing.sum(), 'without a target')}.", UserWarning, stacklevel=3)
     check_consistent_length(y, *others)
     kept = np.flatnonzero(~missing)
     return tuple(None if part is None else _safe_indexing(part, kept) for part in (y, *others))

@@ -30,7 +30,14 @@ from overtone.inference.objective import Rows
 from overtone.numerics import compiling
 from overtone.numerics.compiling import one_blas_thread
 from overtone.storage import files
-from overtone.tables.gaps import filled, missing_cells, missing_values_message, with_missing_rows
+from overtone.tables.gaps import (
+    filled,
+    missing_cells,
+    missing_values_message,
+    number_of,
+    rows_left_out,
+    with_missing_rows,
+)
 
 log = logging.getLogger(__name__)
 DIAGNOSED_ROWS = 10_000  # at most
@@ -146,8 +153,8 @@ class DeepGPEstimator(BaseEstimator):
         if kept.all():
             return X, slice(None)
         if kept.sum() < 2:
-            raise ValueError(f"X has {kept.sum()} rows without missing values; a fit needs at least 2.")
-        log.info("%d rows with missing inputs are left out", np.sum(~kept))
+            raise ValueError(f"X has {number_of(kept.sum(), 'row')} without missing values; a fit needs at least 2.")
+        log.info("%s", rows_left_out(np.sum(~kept), "with missing inputs"))
         return X[kept], kept
 
     def inputs(self, X) -> np.ndarray:

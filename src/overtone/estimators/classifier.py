@@ -13,7 +13,7 @@ from overtone.estimators import baselines
 from overtone.estimators.arguments import known_rows
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.inference import predictions
-from overtone.tables.gaps import missing_cells
+from overtone.tables.gaps import missing_cells, number_of
 
 
 class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
@@ -123,8 +123,8 @@ def _decided(probabilities: np.ndarray) -> np.ndarray:
     """Return probabilities or draws, or raise an error where a row has no class because its inputs are missing."""
     if num := int(np.isnan(probabilities).any(axis=1).sum()):
         raise ValueError(
-            f"X has {num} rows with missing values, for which this model (missing='drop') predicts no class; leave "
-            f"them out, or use predict_proba, which is NaN there."
+            f"X has {number_of(num, 'row')} with missing values, for which this model (missing='drop') predicts no "
+            f"class; leave them out, or use predict_proba, which is NaN there."
         )
     return probabilities
 
@@ -135,5 +135,5 @@ def _plain(y: Any) -> Any:
     if values.dtype != object or values.ndim != 1:
         return y if values.ndim == 0 else values
     if missing := int(missing_cells(values).sum()):
-        raise ValueError(f"y has {missing} missing labels; leave such rows out.")
+        raise ValueError(f"y has {number_of(missing, 'missing label')}; leave such rows out.")
     return values if any(isinstance(v, str) for v in values) else np.array(values.tolist())
