@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 from overtone.inference.loop import Training
 from overtone.inference.schedules import DECAY_SHARE
 
+CLOCK_STEPS = 2  # the first turns of a clock, of one step each
 SCORE_SHARE = 0.05  # of the time, at most, is spent on scores
 
 
@@ -146,7 +147,8 @@ class StopWhen(Callback):
 class ProgressBar(Callback):
     """Shows a label, steps, pace and what `describe(model, loss)` returns.
 
-    The first turn takes the time of any compilation, which says nothing about the pace; until then the end is unknown.
+    The first turn takes the time of any compilation, and the first steps of a clock are single ones: they say nothing
+    about the pace, and the end is unknown until then.
     """
 
     def __init__(
@@ -166,7 +168,7 @@ class ProgressBar(Callback):
         else:
             self.bar.initial = self.bar.n = self.bar.last_print_n = training.step
             self.bar.unpause()
-        self.warm = True
+        self.warm = training.step > CLOCK_STEPS
         if not training.diverged:
             self.bar.set_postfix(self.describe(training.model, float(training.losses[-1].mean())))
 
