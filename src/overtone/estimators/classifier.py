@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
@@ -12,6 +13,7 @@ from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.estimators import baselines
 from overtone.estimators.arguments import known_rows
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
+from overtone.estimators.unseen import replaced_inputs
 from overtone.inference import predictions
 from overtone.tables.gaps import missing_cells, number_of
 
@@ -51,6 +53,9 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""
         (probabilities,) = self._over_rows(predictions.probabilities, X, warn=True)
+        rows, turns, _ = replaced_inputs(self, X)
+        if turns:  # an unseen category may be like any of the others
+            probabilities[rows] = np.mean([self._over_rows(predictions.probabilities, Z)[0] for Z in turns], axis=0)
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def predict(self, X) -> np.ndarray:
@@ -59,7 +64,12 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def log_predictive_density(self, X, y) -> np.ndarray:
         """Return log p(y | x) of each row."""
-        return self._over_rows(predictions.log_density, X, self._targets(X, y))[0][:, 0]
+        Y, (rows, turns, _) = self._targets(X, y), replaced_inputs(self, X)
+        density = self._over_rows(predictions.log_density, X, Y)[0][:, 0]
+        if turns:
+            of_turns = [self._over_rows(predictions.log_density, Z, Y[rows])[0][:, 0] for Z in turns]
+            density[rows] = logsumexp(of_turns, axis=0) - np.log(len(turns))
+        return density
 
     def evaluate(self, X, y) -> dict[str, float]:
         """Return `accuracy`, mean `log_density` of a label, and `brier`: the mean squared distance of probabilities."""

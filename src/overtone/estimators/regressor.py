@@ -13,6 +13,7 @@ from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.estimators import baselines
 from overtone.estimators.arguments import checked_scaling, known_rows, name_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
+from overtone.estimators.unseen import widening
 from overtone.gp.maps import Affine, standardise
 from overtone.inference import predictions
 from overtone.tables.gaps import missing_cells
@@ -80,8 +81,9 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     def predict(self, X, return_std: bool = False, *, exposure=None):
         """Return the predictive mean of y; with `return_std=True` the pair (mean, standard deviation)."""
         mean, std = self._over_rows(predictions.moments, X, self._offset(X, exposure), warn=True)
-        mean = self._shape(self.y_scaling_.inverse(mean))
-        return (mean, self._shape(std * self.y_scaling_.scale)) if return_std else mean
+        wide = widening(self, X)
+        mean = self._shape(self.y_scaling_.inverse(wide.widened(mean)))
+        return (mean, self._shape(wide.factor * std * self.y_scaling_.scale)) if return_std else mean
 
     def score(self, X, y, sample_weight=None) -> float:
         """Return R^2 of the predictive mean, over the rows that have one and whose targets are known."""
@@ -100,12 +102,13 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
             return predictions.quantiles(model, key, num_samples, shares, *rows)
 
         (values,) = self._over_rows(compute, X, self._offset(X, exposure), warn=True)
-        return self._shape(self.y_scaling_.inverse(values))
+        return self._shape(self.y_scaling_.inverse(widening(self, X).widened(values)))
 
     def log_predictive_density(self, X, y, *, exposure=None) -> np.ndarray:
         """Return log p(y | x) of each row in the user's units, summed over the outputs that are known: shape (N,)."""
-        Y = self._targets(X, y, exposure)
-        (values,) = self._over_rows(predictions.log_density, X, Y)
+        Y, wide = self._targets(X, y, exposure), widening(self, X)
+        (values,) = self._over_rows(predictions.log_density, X, wide.narrowed(Y).astype(Y.dtype))
+        values = values - np.log(wide.factor)
         known = ~np.isnan(Y[:, : values.shape[1]])  # and NaN is left where inputs are missing
         return np.sum(np.where(known, values - np.log(self.y_scaling_.scale), 0.0), axis=1)
 
@@ -160,10 +163,12 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         """Return targets (N, P) in the model's units, NaN where inputs are missing too, and their scores."""
         Y, num_outputs, (Z, gaps) = self._targets(X, y, exposure), len(self.y_scaling_.shift), self._inputs(X)
         if baseline is None:
-            parts = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure), warn=True)
+            wide, offset = widening(self, X), self._offset(X, exposure)
+            parts = self._over_rows(predictions.scores, X, wide.narrowed(Y).astype(Y.dtype), offset, warn=True)
+            mean, density, below, crps = parts
+            mean, density, crps = wide.widened(mean), density - np.log(wide.factor), wide.factor * crps
         else:
-            parts = baselines.scores(baseline, Z, Y.astype(np.float64))
-        mean, density, below, crps = parts
+            mean, density, below, crps = baselines.scores(baseline, Z, Y.astype(np.float64))
         if self.model_.likelihood.counts:
             below = below + (np.random.default_rng(0).random(below.shape) - 0.5) * np.exp(density)
         return np.where(gaps[:, None], np.nan, Y[:, :num_outputs].astype(np.float64)), mean, density, below, crps
@@ -180,7 +185,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         The rows of one draw belong together: they are values of one function of the deep GP, plus noise. What
         neighbours know is no part of them.
         """
-        draws = self._draws(X, n_samples, random_state, self._offset(X, exposure))
+        draws = widening(self, X).widened(self._draws(X, n_samples, random_state, self._offset(X, exposure)))
         return self._shape(np.moveaxis(self.y_scaling_.inverse(draws), 0, -1), axis=1)
 
     def _checked(self, missing: str, X, y: Any, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
