@@ -18,7 +18,7 @@ from overtone.autopilot.config import PARAMETERS, Config
 from overtone.autopilot.local import Neighbours, extended, of_neighbours
 from overtone.autopilot.plan import plan
 from overtone.autopilot.train import Run, train, updated
-from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
+from overtone.estimators.arguments import checked_scaling, dense, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.baselines import fit_baselines
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
@@ -73,7 +73,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "error"
+        tags.input_tags.allow_nan, tags.input_tags.sparse = self.missing != "error", True
         return tags
 
     def _start_fit(self, X, y) -> Config:
@@ -252,7 +252,9 @@ class DeepGPEstimator(BaseEstimator):
             counts = {str(name): int(missing_cells(np.asarray(X[name])).sum()) for name in X.columns}
             if any(counts.values()):
                 raise ValueError(missing_values_message(counts))
-        return validate_data(self, X, *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings)
+        return validate_data(
+            self, dense(X), *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings
+        )
 
     def save(self, path: str | os.PathLike, *, neighbours: bool = True) -> None:
         """Write the fitted estimator to one safetensors file, which `load` reads again.
