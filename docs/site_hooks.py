@@ -53,7 +53,7 @@ def on_page_markdown(markdown, page, config, files):
 
 def _with_reference(markdown: str) -> str:
     """Return a page with lists of public names, settings and help texts in place of the comments that ask for them."""
-    public, commands = _package()
+    public, commands, parameters = _package()
 
     def names(match):
         home, options = match[1], "{{heading: overtone.{0}, toc_label: {0}}}"
@@ -62,8 +62,8 @@ def _with_reference(markdown: str) -> str:
         )
 
     def settings(match):
-        group = next(g for g in commands["fit"]._action_groups if g.title == "model and training")
-        rows = ((a, a.option_strings[0], a.help.replace("%%", "%")) for a in group._group_actions)
+        actions = {action.dest: action for action in commands["fit"]._actions}
+        rows = ((a, a.option_strings[0], a.help.replace("%%", "%")) for a in map(actions.get, parameters))
         return "\n\n".join(f"`{a.dest}` (`{flag}`)\n:   {text}" for a, flag, text in rows)
 
     def help_texts(match):
@@ -80,15 +80,17 @@ def _with_reference(markdown: str) -> str:
 
 @cache
 def _package():
-    """Return the public names of each module, and the parsers of the commands; neither needs JAX to be installed."""
+    """Return the public names of each module, the parsers of the commands and the settings, without importing JAX."""
     sys.path.insert(0, str(ROOT / "src"))
     os.environ.update(COLUMNS=COMMAND_WIDTH, NO_COLOR="1")
     from overtone import NAMES
     from overtone.app.cli import build_parser
+    from overtone.autopilot.config import PARAMETERS
 
-    return NAMES, next(action.choices for action in build_parser()._actions if action.dest == "command")
+    commands = next(action.choices for action in build_parser()._actions if action.dest == "command")
+    return NAMES, commands, PARAMETERS
 
 
 def _brief(command) -> str:
-    """Return the help text of a command without the settings, which have a page of their own."""
-    return command.format_help().split("\nmodel and training:")[0].rstrip() + "\n"
+    """Return the help text of a command without the expert options, which are on the page of the settings."""
+    return command.format_help().split("\nexpert options:")[0].rstrip() + "\n"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -67,8 +68,12 @@ def test_help_is_quick_and_explains_every_setting():
     start = perf_counter()
     helped = subprocess.run([*OVERTONE, "fit", "--help"], capture_output=True, text=True, check=True)
     assert perf_counter() - start < 3  # about a twelfth of it on an idle machine
-    for flag in ("--target", "--frequencies", "--layers", "--budget", "--checkpoint", "--missing"):
-        assert flag in helped.stdout
+    first, more, expert = re.split("\nmore options:|\nexpert options:", helped.stdout)
+    assert re.findall(r"^  (--[a-z-]+)", first, re.M) == ["--target", "--inputs", "--budget", "--held-out", "--out"]
+    assert {"--checkpoint", "--missing", "--validate"} < set(re.findall(r"^  (--[a-z-]+)", more, re.M))
+    flags = dict(re.findall(r"^  (--[a-z-]+)(.*?)(?=^  -|\Z)", first + expert, re.M | re.S))
+    assert {"--frequencies", "--layers", "--likelihood", "--seed"} < set(flags)
+    assert " ".join(flags["--steps"].split()[1:]) != " ".join(flags["--budget"].split()[1:])
     code = "import sys, overtone.app.cli; print([m for m in ('jax', 'numpy', 'polars', 'sklearn') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
@@ -104,10 +109,43 @@ def test_evaluate_and_info(folder):
     found = json.loads(done.stdout)
     assert found["rows"] == 50
     assert found["standardised_rmse"] < 0.5
-    assert {"rmse", "log_density", "crps", "coverage_50", "coverage_80", "coverage_95"} < set(found)
+    assert {"rmse", "r2", "log_density", "crps", "coverage_50", "coverage_80", "coverage_95"} < set(found)
+    assert set(found["baselines"]["straight line"]) == set(found) - {"baselines", "verdict"}
+    assert found["verdict"].startswith("Better than a straight line by ")
+    printed = run_here("evaluate", "model.safetensors", "new.parquet", folder=folder).stdout
+    assert f"    {found['verdict']}\n" in printed
+    assert printed.splitlines()[0].split() == ["y", "mean", "straight", "line"]
     about = run_here("info", "model.safetensors", folder=folder).stdout
     assert "target: y" in about
     assert "town=here" in about
+
+
+@pytest.mark.parametrize(
+    "command", ["evaluate model.safetensors new.parquet | head -1", "info model.safetensors | true"]
+)
+def test_output_that_nobody_reads_ends_quietly(folder, command):
+    piped = ["bash", "-c", f"{shlex.join(OVERTONE)} {command}; echo ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(
+        piped, cwd=folder, env={**environment(), "PYTHONUNBUFFERED": "1"}, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    *head, code = done.stdout.splitlines()
+    assert len(head) == command.count("head")
+    assert code == "141" or (head and code == "0")  # where all was written before the pipe was closed
+
+
+def test_one_row_is_a_row(folder, monkeypatch, capsys, caplog):
+    monkeypatch.chdir(folder)
+    (folder / "single.csv").write_text("x,town,y\n99,here,1\n1,here,\n")
+    assert main(["predict", "model.safetensors", "single.csv", "--out", "single_p.csv"]) == 0
+    assert "2 rows\n" in capsys.readouterr().out
+    assert main(["evaluate", "model.safetensors", "single.csv"]) == 0
+    assert "1 row without a target is left out" in caplog.messages
+    assert "1 of 1 row lies outside the range" in caplog.text
+    (folder / "single.csv").write_text("x,town,y\n9,new,1\n")
+    assert main(["predict", "model.safetensors", "single.csv", "--out", "single_p.csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2] == "1 row"
+    assert "1 of 1 row has categories that no training row has (in 'town'); trust it less." in caplog.text
 
 
 def test_rows_outside_of_training_are_flagged_and_counted_in_one_line_each(folder, monkeypatch, caplog):
@@ -166,7 +204,7 @@ BAD = {
     "words for inputs": (["fit", "train.csv", "--target", "y", "--fine-inputs", "x"], "fine_inputs must be a tuple of"),
     "words for interval": (["fit", "train.csv", "--target", "y", "--interval", "x"], "interval must contain [0, 1]"),
     "resume": (["fit", "train.csv", "--target", "y", "--resume"], "--resume needs --checkpoint"),
-    "one row": (["fit", "one.csv", "--target", "y"], "1 complete rows; a fit needs at least 2"),
+    "one row": (["fit", "one.csv", "--target", "y"], "1 complete row; a fit needs at least 2"),
     "ragged": (["fit", "ragged.csv", "--target", "y"], "ragged.csv, line 3: 1 values"),
     "infinite": (["fit", "infinite.csv", "--target", "y"], "column 'x' has an infinite value in line 3"),
     "gaps": (["fit", "gaps.csv", "--target", "y"], "missing values in 'x' (1)"),

@@ -21,6 +21,7 @@ from overtone.storage.rows import RowView
 from overtone.tables import convert
 from overtone.tables.delimited import AS_FOUND
 from overtone.tables.errors import TableError
+from overtone.tables.read import evenly_spaced
 
 RNG = np.random.default_rng(0)
 NUM = 1500
@@ -88,11 +89,10 @@ def test_classes_on_the_disk_are_numbers_of_sorted_labels(table):
 
 @pytest.mark.parametrize("most", [10, 700, 10_000])
 def test_the_rows_that_tell_what_columns_mean_are_evenly_spaced(table, most):
-    sample, num_rows = convert.evenly_spaced(str(table / "parts"), AS_FOUND, most)
-    step = 2 ** int(np.ceil(np.log2(NUM / len(sample))))
-    assert num_rows == NUM
+    sample, numbers = evenly_spaced(table / "parts", AS_FOUND, most)
+    assert numbers.stop == NUM
     assert len(sample) == NUM or most <= len(sample) <= 2 * most
-    assert sample.equals(FRAME[::step])
+    assert sample.equals(FRAME[list(numbers)])
 
 
 def test_a_conversion_is_found_again_unless_the_table_or_the_question_changes(table):
@@ -221,3 +221,11 @@ def test_the_command_line_fits_a_table_on_the_disk(table, monkeypatch, capsys, c
         printed.append(capsys.readouterr().out.partition("On the held-out rows:")[2])
     assert printed[0] == printed[1]
     assert load("model.safetensors").target_ == columns[0]
+
+
+def test_of_a_very_large_table_evenly_spaced_rows_are_judged(table, monkeypatch, capsys, caplog):
+    DeepGPRegressor(**SETTINGS).fit(FRAME.select("z").to_pandas(), FRAME["hours"].to_pandas()).save(table / "m")
+    monkeypatch.setattr("overtone.app.loading.JUDGED_ROWS", 300)
+    assert main(["evaluate", str(table / "m"), str(table / "t.csv"), "--json"]) == 0
+    assert '"rows": 375' in capsys.readouterr().out
+    assert "375 evenly spaced rows of 1500 are taken" in caplog.text

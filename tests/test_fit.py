@@ -1,7 +1,8 @@
 """The training loop and its callbacks on problems with known answers."""
 
 import json
-from time import perf_counter
+import re
+from time import perf_counter, sleep
 
 import equinox as eqx
 import jax
@@ -214,6 +215,21 @@ def test_a_log_has_a_line_for_each_turn(tmp_path):
     assert {each["stage"] for each in lines} == {"toy"}
     assert lines[0]["score"] is None
     assert lines[0]["seconds"] <= lines[1]["seconds"]
+
+
+class Compiling(Callback):
+    """Makes the first turn take as long as if something were compiled."""
+
+    def after_turn(self, training):
+        sleep(0.5 if training.step == 100 else 0.0)
+
+
+def test_progress_bar_estimates_nothing_from_a_first_turn_that_compiles(capsys):
+    run(Line(Positive(1.0), Fixed(1.0)), steps=1000, callbacks=[Compiling(), ProgressBar(label="one layer")])
+    shown = capsys.readouterr().err.split("\r")
+    assert all(text.startswith("one layer: ") for text in shown if text.strip())
+    assert "?step/s" in shown[1]
+    assert set(re.findall(r"<([\d:]+)", "".join(shown))) == {"00:00"}  # two seconds, had compilation counted
 
 
 def test_trainable_marks_floating_arrays_outside_fixed():

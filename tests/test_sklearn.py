@@ -7,7 +7,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from overtone.autopilot.config import Config
@@ -58,6 +62,30 @@ def test_frames_give_the_same_as_arrays(frame):
     model, of_arrays = quick(max_steps=20).fit(table, Y), quick(max_steps=20).fit(X, Y)
     np.testing.assert_array_equal(model.predict(table), of_arrays.predict(X))
     assert list(model.feature_names_in_) == ["time", "load"]
+
+
+@pytest.mark.parametrize("output", ["default", "pandas", "polars"])
+def test_pipelines_with_one_hot_encoders_work_sparse_or_with_frames(output):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.random(60), "town": rng.choice(list("abcdefghij"), 60)})
+    y = 2 * frame["x"] + (frame["town"] == "a")
+    encoder = OneHotEncoder(sparse_output=output == "default", handle_unknown="ignore")
+    columns = ColumnTransformer([("x", StandardScaler(), ["x"]), ("town", encoder, ["town"])], sparse_threshold=1.0)
+    model = make_pipeline(columns.set_output(transform=output), quick(method="svgp", max_steps=100)).fit(frame, y)
+    transformed = columns.transform(frame)
+    assert sparse.issparse(transformed) == (output == "default")
+    values = transformed.toarray() if output == "default" else transformed.to_numpy()
+    of_arrays = quick(method="svgp", max_steps=100).fit(values, y)
+    np.testing.assert_array_equal(model.predict(frame), of_arrays.predict(values))
+    assert model.score(frame, y) > 0.5
+    assert (list(getattr(model[-1], "feature_names_in_", ()))[:2] == ["x__x", "town__town_a"]) == (output != "default")
+
+
+def test_sparse_input_that_does_not_fit_into_memory_is_refused():
+    wide = sparse.csr_array((10**6, 10**4))
+    message = "1000000 rows of 10000 inputs would take 74.5 GiB, of which at most 2 are allowed; use fewer columns"
+    with pytest.raises(ValueError, match=message):
+        quick().fit(wide, np.arange(10**6))
 
 
 def test_results_come_in_the_user_s_units(fitted):

@@ -1,19 +1,20 @@
 """Parse the command line and run a command.
 
 Exit codes: 0 for success; 2 if the arguments, a table or a file cannot be used, with one sentence on standard error
-that says why; 130 if interrupted before there is anything to save. The commands are imported only when one of them
-runs, so that --help is quick.
+that says why; 130 if interrupted before there is anything to save; 141 if nobody reads the output to its end, as with
+`| head -1`. The commands are imported only when one of them runs, so that --help is quick.
 """
 
 import argparse
 import json
 import logging
+import os
 import re
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ FLAGS = {
     "max_time": "budget",
     "random_state": "seed",
 }
+MAIN_SETTINGS = ("max_time", "held_out")
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -47,6 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         with warnings.catch_warnings(action="ignore", category=OutsideRangeWarning):  # commands say it once
             getattr(commands, arguments.command)(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        for stream in (sys.stdout, sys.stderr):  # which Python flushes at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return 141
     except (ValueError, OSError) as error:  # which users can fix; any other exception is a bug and keeps its traceback
         print(f"overtone: error: {' '.join(str(error).split())}", file=sys.stderr)
         return _ended(2)
@@ -105,13 +112,12 @@ def _setting_descriptions() -> dict[str, str]:
     return {name: " ".join(description.split()) for names, description in entries for name in names.split(", ")}
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    descriptions, group = _setting_descriptions(), parser.add_argument_group("model and training")
-    for field in fields(Config):
-        name, default = field.name, field.default
+def _add_settings(add: Callable, names: Sequence[str]) -> None:
+    descriptions, defaults = _setting_descriptions(), {field.name: field.default for field in fields(Config)}
+    for name in names:
         flag, kind = "--" + FLAGS.get(name, name).replace("_", "-"), TYPES.get(name, _number)
-        text = f"{descriptions[name].replace('%', '%%')} (default: {default})"
-        group.add_argument(flag, dest=name, type=kind, default=default, help=text)
+        text = f"{descriptions[name].replace('%', '%%')} (default: {defaults[name]})"
+        add(flag, dest=name, type=kind, default=defaults[name], help=text)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -125,43 +131,53 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"overtone {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    groups: dict[str, Callable] = {}
 
-    def add_command(name: str, description: str, model: bool = True, table: bool = True) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=description, description=description)
-        command.add_argument("--verbose", action="store_true", help="print more details")
+    def add_command(
+        name: str, description: str, model: bool = True, table: bool = True, **about: Any
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=description, description=description, **about)
+        more = command.add_argument_group("more options").add_argument
+        more("--verbose", action="store_true", help="print more details")
         if model:
             command.add_argument("model", help="a file written by `overtone fit`")
         if table:
-            add = command.add_argument
-            add("table", help="CSV (also .csv.gz), .tsv, Excel's .xlsx or Parquet, one file or a folder of parts")
-            add("--delimiter", type=_delimiter, default="", help="the sign between cells (default: found in the file)")
-            add("--encoding", default="", help="of text, such as latin-1 (default: found in the file)")
+            help_text = "CSV (also .csv.gz), .tsv, Excel's .xlsx or Parquet, one file or a folder of parts"
+            command.add_argument("table", help=help_text)
+            more("--delimiter", type=_delimiter, default="", help="the sign between cells (default: found in the file)")
+            more("--encoding", default="", help="of text, such as latin-1 (default: found in the file)")
         if model and table:
-            command.add_argument("--missing", help="what to do with missing values, instead of what the model does")
+            more("--missing", help="what to do with missing values, instead of what the model does")
+        groups[name] = more
         return command
 
-    fit = add_command("fit", "Fit a model to a table and save it.", model=False)
-    add = fit.add_argument
+    usage = "overtone fit TABLE --target COLUMN [options]"
+    fit = add_command("fit", "Fit a model to a table and save it.", model=False, usage=usage)
+    add, more = fit.add_argument, groups["fit"]
     add("--target", required=True, help="the column to predict, or several, separated by commas")
     add("--inputs", help="columns to predict from, separated by commas (default: all others)")
-    add("--drop", metavar="COLS", help="columns to leave out, separated by commas")
-    add("--categorical", metavar="COLS", help="columns of categories, even if they look like numbers or dates")
-    add("--decimal", default="", help="the sign before decimals, . or a comma (default: found in each column)")
-    add("--na", type=_words, default=(), metavar="WORDS", help="more words for missing values, separated by commas")
-    add("--date-format", default="", help="as in %%d/%%m/%%Y, or 'epoch seconds' (default: found in each column)")
-    add("--exposure", metavar="COL", help="for counts, the column with the time or area over which they were counted")
+    _add_settings(add, MAIN_SETTINGS)
     add("--out", default="model.safetensors", help="where to save the model (default: %(default)s)")
-    add("--validate", type=float, default=0.1, help="share of the rows held out for testing (default: 0.1)")
-    add("--no-calendar", dest="calendar", action="store_false", help="use dates as a trend alone")
-    add("--checkpoint", metavar="FOLDER", help="save the state of training every few seconds")
-    add("--resume", action="store_true", help="resume from the checkpoint")
-    add("--log", metavar="FILE", help="append what happens in training, as JSON lines")
-    add("--convert", metavar="FOLDER", help="train from the disk: convert the table there, once (default: large ones)")
-    add("--quiet", action="store_true", help="show no progress bar")
-    add("--coordinator", metavar="HOST:PORT", help="of several processes, where the first one listens")
-    add("--num-processes", type=int, metavar="K", help="how many processes there are (SLURM and Open MPI tell)")
-    add("--process-id", type=int, metavar="I", help="which of them this is, from 0")
-    _add_settings(fit)
+    more("--drop", metavar="COLS", help="columns to leave out, separated by commas")
+    more("--categorical", metavar="COLS", help="columns of categories, even if they look like numbers or dates")
+    more("--decimal", default="", help="the sign before decimals, . or a comma (default: found in each column)")
+    more("--na", type=_words, default=(), metavar="WORDS", help="more words for missing values, separated by commas")
+    more("--date-format", default="", help="as in %%d/%%m/%%Y, or 'epoch seconds' (default: found in each column)")
+    _add_settings(more, ["missing"])
+    more("--exposure", metavar="COL", help="for counts, the column with the time or area over which they were counted")
+    more("--validate", type=float, default=0.1, help="share of the rows held out for testing (default: 0.1)")
+    more("--no-calendar", dest="calendar", action="store_false", help="use dates as a trend alone")
+    more("--checkpoint", metavar="FOLDER", help="save the state of training every few seconds")
+    more("--resume", action="store_true", help="resume from the checkpoint")
+    more("--log", metavar="FILE", help="append what happens in training, as JSON lines")
+    more("--convert", metavar="FOLDER", help="train from the disk: convert the table there, once (default: large ones)")
+    more("--quiet", action="store_true", help="show no progress bar")
+    more("--coordinator", metavar="HOST:PORT", help="of several processes, where the first one listens")
+    more("--num-processes", type=int, metavar="K", help="how many processes there are (SLURM and Open MPI tell)")
+    more("--process-id", type=int, metavar="I", help="which of them this is, from 0")
+    shown = (*MAIN_SETTINGS, "missing")
+    expert = fit.add_argument_group("expert options").add_argument
+    _add_settings(expert, [field.name for field in fields(Config) if field.name not in shown])
     predict = add_command(
         "predict",
         "Predict the rows of a table: mean, std and 95 percent interval of each target, and what training did not see.",

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from overtone.app import loading
+from overtone.app.judging import judge_rows, print_judgements
 from overtone.app.training import TrainingTable, read_training_table
 from overtone.autopilot.config import Config
 from overtone.estimators.ranges import counted, outside_sentence, unseen_sentence
@@ -25,6 +26,7 @@ from overtone.tables.convert import SAMPLE_ROWS
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
+from overtone.tables.gaps import number_of
 from overtone.tables.read import located_errors, read_chunks, table_writer
 from overtone.tables.rows import Rows, encode_inputs
 
@@ -71,12 +73,13 @@ def fit(arguments: argparse.Namespace) -> None:
     model.save(arguments.out)
     if model.history_.message:
         log.info("%s", model.history_.message)
-    print(f"{len(training)} rows, {len(model.history_.loss)} steps, {model.history_.seconds:.0f} s")
+    steps = number_of(len(model.history_.loss), "step")
+    print(f"{number_of(len(training), 'row')}, {steps}, {model.history_.seconds:.0f} s")
     if classes:
         held_out = held_out[np.isin(held_out.y, model.classes_)]  # a rare class may occur in held-out rows alone
     if len(held_out):
         print("\nOn the held-out rows:")
-        loading.print_scores(loading.score(model, held_out))
+        print_judgements(judge_rows(model, held_out))
         inside = model.learns_outside or not model.count_outside(held_out.X)[0]
         if model.plan_.output != "adam" and inside:
             model.update(held_out.X, held_out.y, **held_out.keywords).save(arguments.out)
@@ -172,7 +175,7 @@ def predict(arguments: argparse.Namespace) -> None:
             num_unseen = num_unseen + counted(unseen)
     loading.log_unknown(outside_sentence(num_outside, num_rows, model.input_names))
     loading.log_unknown(unseen_sentence(num_unseen, num_rows, encoder.categories))
-    print(f"{num_rows} rows\nWritten: {arguments.out}")
+    print(f"{number_of(num_rows, 'row')}\nWritten: {arguments.out}")
 
 
 def _prediction_columns(model: Any, X, arguments: argparse.Namespace, seed: int, exposure: dict) -> dict:
@@ -199,12 +202,13 @@ def _prediction_columns(model: Any, X, arguments: argparse.Namespace, seed: int,
 
 def evaluate(arguments: argparse.Namespace) -> None:
     """Print how well a model predicts the target of a table."""
-    model, _, rows = loading.load_model_and_rows(arguments)
-    scores = loading.score(model, rows)
+    model, _, rows = loading.load_model_and_rows(arguments, loading.JUDGED_ROWS)
+    judgements = judge_rows(model, rows)
     if arguments.json:
-        print(json.dumps(scores if len(scores) > 1 else scores.popitem()[1]))
+        found = {target: each.as_json() for target, each in judgements.items()}
+        print(json.dumps(found if len(found) > 1 else found.popitem()[1]))
     else:
-        loading.print_scores(scores)
+        print_judgements(judgements)
 
 
 def update(arguments: argparse.Namespace) -> None:
@@ -212,12 +216,12 @@ def update(arguments: argparse.Namespace) -> None:
     model, _, rows = loading.load_model_and_rows(arguments)
     out = arguments.out or arguments.model
     model.update(rows.X, rows.y, **rows.keywords).save(out)
-    print(f"{len(rows)} new rows\nWritten: {out}")
+    print(f"{number_of(len(rows), 'new row')}\nWritten: {out}")
 
 
 def report(arguments: argparse.Namespace) -> None:
     """Write a page about a model and its predictions of a table."""
-    model, encoder, rows = loading.load_model_and_rows(arguments)
+    model, encoder, rows = loading.load_model_and_rows(arguments, loading.JUDGED_ROWS)
     from overtone.app.report import render_report
     from overtone.storage.files import replace_file
 

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from overtone.estimators.ranges import counted, outside_sentence, unseen_sentence
+from overtone.estimators.ranges import counted, unseen_sentence
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.tables.columns import Column, infer_kind
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
-from overtone.tables.read import located_errors, read_table
+from overtone.tables.gaps import rows_left_out
+from overtone.tables.read import evenly_spaced, located_errors
 from overtone.tables.rows import Rows, complete_rows, read_targets
 from overtone.tables.targets import canonical_label
 from overtone.version import __version__
 
 log = logging.getLogger("overtone")
+ALL_ROWS, JUDGED_ROWS = 2**62, 500_000  # to judge predictions by, at least, where there are more than twice as many
 LEVELS, MIN_ROWS, TOLERANCE = (50, 80, 95), 50, 0.05  # of intervals, in percent; rows to judge by; share of rows
 
 
@@ -45,19 +47,24 @@ def load_model(path: str, missing: str | None = None) -> tuple[Any, Encoder]:
     return model, encoder
 
 
-def load_model_and_rows(arguments: argparse.Namespace) -> tuple[Any, Encoder, Rows]:
-    """Load a model, its encoder, and the complete rows of a table that contains the target."""
+def load_model_and_rows(arguments: argparse.Namespace, most: int = ALL_ROWS) -> tuple[Any, Encoder, Rows]:
+    """Load a model, its encoder, and the complete rows of a table that contains the target.
+
+    Of a table with more than twice as many rows as `most`, evenly spaced ones are taken.
+    """
     model, encoder = load_model(arguments.model, arguments.missing)
     options = TextOptions(arguments.delimiter, arguments.encoding)
-    frame = read_table(arguments.table, options)
+    frame, numbers = evenly_spaced(arguments.table, options, most)
+    if numbers.step > 1:
+        log.info("%d evenly spaced rows of %d are taken", len(frame), numbers.stop)
     names, classes = model.target_names, {canonical_label(label): label for label in getattr(model, "classes_", ())}
-    with located_errors(arguments.table, options):
+    with located_errors(arguments.table, options, numbers):
         if absent := [name for name in names if name not in frame.columns]:
             raise TableError(f"there is no column {quoted_list(absent)}, which the model predicts.")
         infer = partial(Column, kind="category") if classes else (lambda name: infer_kind(frame[name]))
         y, known = read_targets(frame, [encoder.other(name) or infer(name) for name in names])
         say_left_out(len(frame) - len(known), "without a target")
-    with located_errors(arguments.table, options, known):
+    with located_errors(arguments.table, options, np.asarray(numbers)[known]):
         rows = complete_rows(encoder, frame[known], y, model.exposure_)
         say_left_out(len(known) - len(rows), "with missing inputs")
         if unknown := [word for word in rows.y if classes and canonical_label(word) not in classes]:
@@ -102,32 +109,13 @@ def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
     }
 
 
-def score(model: Any, rows: Rows) -> dict[str, dict[str, float]]:
-    """Return the metrics of the predictions of each target by its name, and say how many rows are extrapolated."""
-    log_unknown(outside_sentence(counted(model.is_outside(rows.X)), len(rows), model.input_names))
-    if len(model.target_names) > 1:
-        return dict(zip(model.target_names, model.evaluate_outputs(rows.X, rows.y, **rows.keywords), strict=True))
-    return {model.target_names[0]: model.evaluate(rows.X, rows.y, **rows.keywords)}
-
-
 def say_left_out(num: int, what: str) -> None:
     """Say in a line how many rows are left out, if there are any."""
     if num:
-        log.info("%d rows %s are left out", num, what)
+        log.info("%s", rows_left_out(num, what))
 
 
 def log_unknown(sentence: str) -> None:
     """Say in a line what the training rows do not tell, if there is anything."""
     if sentence:
         log.warning("%s", sentence)
-
-
-def print_scores(scores: dict[str, dict[str, float]]) -> None:
-    """Print the metrics, one column for each target."""
-    print(f"    {'':20}" + "".join(f"{target:>15}" for target in scores))
-    for metric in next(iter(scores.values())):
-        cells = "".join(f"{metrics[metric]:>15.6g}" for metrics in scores.values())
-        print(f"    {metric.replace('_', ' '):20}{cells}")
-    for target, metrics in scores.items():
-        for text in coverage_warnings(metrics):
-            print(f"    {target}: {text}" if len(scores) > 1 else f"    {text}")

@@ -15,6 +15,7 @@ from overtone.tables.convert import SAMPLE_ROWS, converted, is_large
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
+from overtone.tables.gaps import number_of
 from overtone.tables.notices import column_notice, target_notice
 from overtone.tables.read import located_errors, read_table
 from overtone.tables.rows import Rows, complete_rows, read_targets
@@ -66,7 +67,7 @@ class TrainingTable:
         ]
         lines += [column_notice(column, self.frame[column.name]) for column in columns]
         more = len(self.encoder.columns) - len(columns)
-        return [*lines, f"and {more} more columns"] if more else lines
+        return [*lines, f"and {number_of(more, 'more column')}"] if more else lines
 
 
 def read_training_table(arguments: argparse.Namespace) -> TrainingTable:
@@ -83,7 +84,7 @@ def read_training_table(arguments: argparse.Namespace) -> TrainingTable:
     with located_errors(arguments.table, options, known):
         rows = complete_rows(encoder, frame, y, arguments.exposure)
         if len(rows) < 2:
-            raise TableError(f"{len(rows)} complete rows; a fit needs at least 2.")
+            raise TableError(f"{number_of(len(rows), 'complete row')}; a fit needs at least 2.")
     loading.say_left_out(len(y) - len(rows), "with missing inputs")
     return TrainingTable(frame, encoder, rows, _target_names(arguments, encoder))
 

@@ -77,9 +77,10 @@ class Config:
         rows held out, and nothing changed afterwards. docs/paper.md lists what still differs.
     interval: [a, b] of the Fourier features in every layer, where [0, 1] is the range of the data; it stays fixed then.
         None leaves it to the preset.
-    max_steps, max_time: training ends after so many steps or about so many seconds, or earlier, once the log density of
-        held-out rows no longer rises. None and None are 5,000 steps. Results repeat exactly only without a time. On the
-        command line the time is for all of `overtone fit`, start-up and scores included.
+    max_steps: training ends after so many steps, or earlier, once the log density of held-out rows no longer rises.
+        None is 5,000 steps, or as many as there is time for.
+    max_time: training ends after about so many seconds, if not earlier. Results repeat exactly only without a time. On
+        the command line, where 90s, 5m and 1h are times, it is for all of `overtone fit`, start-up and scores included.
     held_out: which rows tell when to stop and how deep the model should be. "random" ones, for predictions among the
         training rows; the "last" tenth, in the order given, for predictions after them. On the command line the order
         is that of the first column of dates, if there is one, and the rows to test on are the last, too.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import optax
+from tqdm.auto import tqdm
 
 from overtone.autopilot.build import build, deepened, objective, with_scales
 from overtone.autopilot.exact import fit_exact, with_noise
@@ -176,7 +177,8 @@ class _Stages:
                 EarlyStopping(lambda *trained: self.held_out_score(aim, *trained), plan.seconds is not None)
             )
         if self.run.progress:
-            callbacks.append(ProgressBar(_describe))
+            label = {1: "one layer", 2: "two layers"}.get(plan.num_layers, f"{plan.num_layers} layers")
+            callbacks.append(ProgressBar(_describe, label))
         callbacks.append(StopWhen(self.run.stop))
         if self.run.log is not None:
             callbacks.append(Log(self.run.log, f"{plan.num_layers} layers"))
@@ -223,14 +225,15 @@ class _Stages:
 
     def train_exact(self) -> Stage:
         """Fit the exact GP that a small table or series starts with."""
-
         steps = count(1)
+        with tqdm(desc="exact GP", unit="step", disable=not self.run.progress) as bar:
 
-        def stop() -> bool:
-            late = self.plan.seconds is not None and self.seconds_left(EXACT.time_share) < 0
-            return (next(steps) >= EXACT.min_steps and late) or self.run.stop()
+            def stop() -> bool:
+                late = self.plan.seconds is not None and self.seconds_left(EXACT.time_share) < 0
+                bar.update()
+                return (next(steps) >= EXACT.min_steps and late) or self.run.stop()
 
-        fitted, aim = fit_exact(self.plan, self.rows, self.key, stop)
+            fitted, aim = fit_exact(self.plan, self.rows, self.key, stop)
         return Stage(fitted.model, aim, fitted.state, fitted.history)
 
     def proved(self, deep: Stage, exact: Stage) -> Stage:

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
 from overtone.gp.maps import Affine
-from overtone.tables.gaps import missing_cells
+from overtone.tables.gaps import missing_cells, rows_left_out
+
+MAX_DENSE_BYTES = 2 * 2**30  # of a sparse matrix as an array
 
 
 def name_of(column: Any) -> str | None:
@@ -41,10 +44,23 @@ def known_rows(y: Any, *others: Any) -> tuple[Any, ...]:
         return y, *others
     if missing.all():
         raise ValueError("y has no value at all; there is nothing to learn from.")
-    warnings.warn(f"{missing.sum()} rows without a target are left out.", UserWarning, stacklevel=3)
+    warnings.warn(f"{rows_left_out(missing.sum(), 'without a target')}.", UserWarning, stacklevel=3)
     check_consistent_length(y, *others)
     kept = np.flatnonzero(~missing)
     return tuple(None if part is None else _safe_indexing(part, kept) for part in (y, *others))
+
+
+def dense(X: Any) -> Any:
+    """Return a sparse matrix as an array, if there is room for it, and anything else as it is."""
+    if not issparse(X):
+        return X
+    if (size := 8 * X.shape[0] * X.shape[1]) > MAX_DENSE_BYTES:
+        raise ValueError(
+            f"X is sparse, and as an array its {X.shape[0]} rows of {X.shape[1]} inputs would take {size / 2**30:.1f} "
+            f"GiB, of which at most {MAX_DENSE_BYTES / 2**30:g} are allowed; use fewer columns, such as the categories "
+            f"themselves in a frame."
+        )
+    return X.toarray()
 
 
 def encoding():

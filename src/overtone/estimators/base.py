@@ -18,7 +18,8 @@ from overtone.autopilot.config import PARAMETERS, Config
 from overtone.autopilot.local import Neighbours, extended, of_neighbours
 from overtone.autopilot.plan import plan
 from overtone.autopilot.train import Run, train, updated
-from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
+from overtone.estimators.arguments import checked_scaling, dense, encoding, mixed_frame, name_of, seed_of, tuples
+from overtone.estimators.baselines import MAX_CELLS, fit_baselines
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
 from overtone.estimators.saving import restored, stored
@@ -26,12 +27,20 @@ from overtone.estimators.stored import columns_of
 from overtone.gp import diagnostics
 from overtone.gp.maps import unit_interval
 from overtone.inference import predictions
+from overtone.inference.batches import random_rows
 from overtone.inference.objective import Rows
 from overtone.numerics import compiling
 from overtone.numerics.compiling import one_blas_thread
 from overtone.storage import files
 from overtone.storage.rows import RowView
-from overtone.tables.gaps import filled, missing_cells, missing_values_message, with_missing_rows
+from overtone.tables.gaps import (
+    filled,
+    missing_cells,
+    missing_values_message,
+    number_of,
+    rows_left_out,
+    with_missing_rows,
+)
 
 log = logging.getLogger(__name__)
 DIAGNOSED_ROWS = 10_000  # at most
@@ -57,6 +66,7 @@ class DeepGPEstimator(BaseEstimator):
     exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
     means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
     range_ = TRAINED  # of scaled inputs, beyond which predictions are extrapolated
+    baselines_: dict[str, np.ndarray]  # simple models of the training rows, by their names
     neighbours_: Neighbours = ()  # for each output, the GP of what the neighbours of a row know, where it pays
 
     def __init__(self, *arguments: Any, **settings: Any):
@@ -66,7 +76,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "error"
+        tags.input_tags.allow_nan, tags.input_tags.sparse = self.missing != "error", True
         return tags
 
     def _start_fit(self, X, y) -> Config:
@@ -94,6 +104,8 @@ class DeepGPEstimator(BaseEstimator):
             self.plan_.reasons["likelihood"] = why
         run = Run(self.verbose, **{name: given for name, given in watched.items() if given is not None})
         self.model_, self.history_, self.neighbours_, why = train(self.plan_, X, Y, run)
+        some = random_rows(Rows(X, Y), MAX_CELLS // X.shape[1])
+        self.baselines_ = fit_baselines(self.model_.likelihood, *some, config.random_state)
         found = {"n_layers": self.history_.choice, "likelihood": self.history_.noise, "neighbours": why}
         self.plan_.reasons.update({name: sentence for name, sentence in found.items() if sentence})
         return self
@@ -161,8 +173,8 @@ class DeepGPEstimator(BaseEstimator):
         if kept.all():
             return X, slice(None)
         if kept.sum() < 2:
-            raise ValueError(f"X has {kept.sum()} rows without missing values; a fit needs at least 2.")
-        log.info("%d rows with missing inputs are left out", np.sum(~kept))
+            raise ValueError(f"X has {number_of(kept.sum(), 'row')} without missing values; a fit needs at least 2.")
+        log.info("%s", rows_left_out(np.sum(~kept), "with missing inputs"))
         return X[kept], kept
 
     def inputs(self, X) -> np.ndarray:
@@ -260,7 +272,9 @@ class DeepGPEstimator(BaseEstimator):
             counts = {str(name): int(missing_cells(np.asarray(X[name])).sum()) for name in X.columns}
             if any(counts.values()):
                 raise ValueError(missing_values_message(counts))
-        return validate_data(self, X, *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings)
+        return validate_data(
+            self, dense(X), *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings
+        )
 
     def save(self, path: str | os.PathLike, *, neighbours: bool = True) -> None:
         """Write the fitted estimator to one safetensors file, which `load` reads again.

@@ -5,17 +5,20 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from overtone.autopilot.names import LIKELIHOODS, part
+from overtone.estimators import baselines
 from overtone.estimators.arguments import known_rows
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.estimators.stored import views
+from overtone.estimators.unseen import replaced_inputs
 from overtone.inference import predictions
 from overtone.storage.rows import pieces
-from overtone.tables.gaps import missing_cells
+from overtone.tables.gaps import missing_cells, number_of
 
 
 class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
@@ -62,6 +65,9 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""
         (probabilities,) = self._over_rows(predictions.probabilities, X, warn=True)
+        rows, turns, _ = replaced_inputs(self, X)
+        if turns:  # an unseen category may be like any of the others
+            probabilities[rows] = np.mean([self._over_rows(predictions.probabilities, Z)[0] for Z in turns], axis=0)
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def predict(self, X) -> np.ndarray:
@@ -70,12 +76,33 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def log_predictive_density(self, X, y) -> np.ndarray:
         """Return log p(y | x) of each row."""
-        return self._over_rows(predictions.log_density, X, self._targets(X, y))[0][:, 0]
+        Y, (rows, turns, _) = self._targets(X, y), replaced_inputs(self, X)
+        density = self._over_rows(predictions.log_density, X, Y)[0][:, 0]
+        if turns:
+            of_turns = [self._over_rows(predictions.log_density, Z, Y[rows])[0][:, 0] for Z in turns]
+            density[rows] = logsumexp(of_turns, axis=0) - np.log(len(turns))
+        return density
 
     def evaluate(self, X, y) -> dict[str, float]:
         """Return `accuracy`, mean `log_density` of a label, and `brier`: the mean squared distance of probabilities."""
         y, X = known_rows(y, X)
-        Y, probabilities, density = self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y)
+        return self._metrics(self._targets(X, y), self.predict_proba(X), self.log_predictive_density(X, y))
+
+    def evaluate_baselines(self, X, y) -> dict[str, dict[str, float]]:
+        """Return what `evaluate` says of the frequencies of the classes and of logistic regression.
+
+        Both were fitted to the same training rows. Older files have none.
+        """
+        y, X = known_rows(y, X)
+        Y, (Z, gaps), found = self._targets(X, y), self._inputs(X), {}
+        known = {name: line for name, line in self.baselines_.items() if len(line) == len(self.classes_)}
+        for name, line in known.items():  # a very rare class may have been among other rows
+            logs = np.where(gaps[:, None], np.nan, baselines.log_probabilities(line, Z))
+            density = np.take_along_axis(logs, Y.astype(int), axis=1)[:, 0]
+            found[name] = self._metrics(Y, np.exp(logs), density)
+        return found
+
+    def _metrics(self, Y: np.ndarray, probabilities: np.ndarray, density: np.ndarray) -> dict[str, float]:
         kept = ~np.isnan(density)
         if not kept.any():
             raise ValueError("X has no row without missing values; there is nothing to compare.")
@@ -119,8 +146,8 @@ def _decided(probabilities: np.ndarray) -> np.ndarray:
     """Return probabilities or draws, or raise an error where a row has no class because its inputs are missing."""
     if num := int(np.isnan(probabilities).any(axis=1).sum()):
         raise ValueError(
-            f"X has {num} rows with missing values, for which this model (missing='drop') predicts no class; leave "
-            f"them out, or use predict_proba, which is NaN there."
+            f"X has {number_of(num, 'row')} with missing values, for which this model (missing='drop') predicts no "
+            f"class; leave them out, or use predict_proba, which is NaN there."
         )
     return probabilities
 
@@ -131,5 +158,5 @@ def _plain(y: Any) -> Any:
     if values.dtype != object or values.ndim != 1:
         return y if values.ndim == 0 else values
     if missing := int(missing_cells(values).sum()):
-        raise ValueError(f"y has {missing} missing labels; leave such rows out.")
+        raise ValueError(f"y has {number_of(missing, 'missing label')}; leave such rows out.")
     return values if any(isinstance(v, str) for v in values) else np.array(values.tolist())

@@ -8,6 +8,8 @@ import warnings
 
 import numpy as np
 
+from overtone.tables.gaps import number_of
+
 TOLERANCE = 0.05  # of the range of an input
 TRAINED = np.array([[0.0], [1.0]])  # scaled inputs
 
@@ -36,15 +38,16 @@ def counted(flags: np.ndarray) -> np.ndarray:
 
 def outside_sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
     """Return in words how many rows are outside the training range, or nothing if all rows are inside."""
-    where = _where(counts[1:], names, "input")
-    text = f"lie outside the range of the training inputs (by {where}); predictions there are extrapolated."
-    return f"{counts[0]} of {num_rows} rows {text}" if counts[0] else ""
+    where, verb = _where(counts[1:], names, "input"), "lies" if counts[0] == 1 else "lie"
+    text = f"{verb} outside the range of the training inputs (by {where}); predictions there are extrapolated."
+    return f"{counts[0]} of {number_of(num_rows, 'row')} {text}" if counts[0] else ""
 
 
 def unseen_sentence(counts: np.ndarray, num_rows: int, names: list[str]) -> str:
     """Return in words how many rows have categories that no training row has, or nothing if there are none."""
-    text = f"have categories that no training row has (in {_where(counts[1:], names, 'column')}); trust them less."
-    return f"{counts[0]} of {num_rows} rows {text}" if counts[0] else ""
+    where, verb = _where(counts[1:], names, "column"), "has" if counts[0] == 1 else "have"
+    text = f"{verb} categories that no training row has (in {where}); trust {'it' if counts[0] == 1 else 'them'} less."
+    return f"{counts[0]} of {number_of(num_rows, 'row')} {text}" if counts[0] else ""
 
 
 def _where(counts: np.ndarray, names: list[str], noun: str) -> str:

@@ -10,9 +10,11 @@ from sklearn.utils.validation import check_consistent_length
 
 from overtone.autopilot.config import Config
 from overtone.autopilot.names import LIKELIHOODS, part
+from overtone.estimators import baselines
 from overtone.estimators.arguments import checked_scaling, known_rows, name_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.estimators.stored import columns_of, views
+from overtone.estimators.unseen import widening
 from overtone.gp.maps import Affine, standardise
 from overtone.inference import predictions
 from overtone.numerics.shuffle import some_of
@@ -104,8 +106,9 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     def predict(self, X, return_std: bool = False, *, exposure=None):
         """Return the predictive mean of y; with `return_std=True` the pair (mean, standard deviation)."""
         mean, std = self._over_rows(predictions.moments, X, self._offset(X, exposure), warn=True)
-        mean = self._shape(self.y_scaling_.inverse(mean))
-        return (mean, self._shape(std * self.y_scaling_.scale)) if return_std else mean
+        wide = widening(self, X)
+        mean = self._shape(self.y_scaling_.inverse(wide.widened(mean)))
+        return (mean, self._shape(wide.factor * std * self.y_scaling_.scale)) if return_std else mean
 
     def score(self, X, y, sample_weight=None) -> float:
         """Return R^2 of the predictive mean, over the rows that have one and whose targets are known."""
@@ -124,12 +127,13 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
             return predictions.quantiles(model, key, num_samples, shares, *rows)
 
         (values,) = self._over_rows(compute, X, self._offset(X, exposure), warn=True)
-        return self._shape(self.y_scaling_.inverse(values))
+        return self._shape(self.y_scaling_.inverse(widening(self, X).widened(values)))
 
     def log_predictive_density(self, X, y, *, exposure=None) -> np.ndarray:
         """Return log p(y | x) of each row in the user's units, summed over the outputs that are known: shape (N,)."""
-        Y = self._targets(X, y, exposure)
-        (values,) = self._over_rows(predictions.log_density, X, Y)
+        Y, wide = self._targets(X, y, exposure), widening(self, X)
+        (values,) = self._over_rows(predictions.log_density, X, wide.narrowed(Y).astype(Y.dtype))
+        values = values - np.log(wide.factor)
         known = ~np.isnan(Y[:, : values.shape[1]])  # and NaN is left where inputs are missing
         return np.sum(np.where(known, values - np.log(self.y_scaling_.scale), 0.0), axis=1)
 
@@ -143,8 +147,9 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     def evaluate(self, X, y, *, exposure=None) -> dict[str, float]:
         """Return how good the predictions of y are, in the user's units, over all rows and outputs that are known.
 
-        `rmse`; `standardised_rmse`, in standard deviations of the training targets; the mean `log_density` of a row;
-        the mean `crps`; and shares `coverage_50`, `_80`, `_95` of values inside the central intervals of each level.
+        `rmse`; `standardised_rmse`, in standard deviations of the training targets; `r2`, the share of the variance
+        that is explained, on average over the outputs; the mean `log_density` of a row; the mean `crps`; and shares
+        `coverage_50`, `_80`, `_95` of values inside the central intervals of each level.
         """
         return self._metrics(self._scores(X, y, exposure))
 
@@ -152,6 +157,15 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         """Return what `evaluate` says, for each output by itself."""
         scores = self._scores(X, y, exposure)
         return [self._metrics(scores, [output]) for output in range(len(self.y_scaling_.shift))]
+
+    def evaluate_baselines(self, X, y, *, exposure=None, output: int | None = None) -> dict[str, dict[str, float]]:
+        """Return what `evaluate` says, or of one output, for simple models of the same training rows, by their names.
+
+        For numbers these are the mean and a straight line, by ridge regression, each with one standard deviation; for
+        counts a constant rate and Poisson regression, with the variance that the counts have. Older files have none.
+        """
+        outputs, known = slice(None) if output is None else [output], self._fitted().baselines_.items()
+        return {name: self._metrics(self._scores(X, y, exposure, line), outputs) for name, line in known}
 
     def _metrics(self, scores: tuple[np.ndarray, ...], outputs: Any = slice(None)) -> dict[str, float]:
         Y, mean, density, below, crps = (part[:, outputs] for part in scores)
@@ -164,19 +178,25 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
             "rows": rows,
             "rmse": float(np.sqrt(np.mean(miss[known] ** 2))),
             "standardised_rmse": float(np.sqrt(np.mean((miss / self.y_spread_[outputs])[known] ** 2))),
+            "r2": float(np.mean([_explained(*columns) for columns in zip(Y.T, mean.T, strict=True)])),
             "log_density": float(np.sum((density - np.log(scale))[known]) / rows),
             "crps": float(np.mean((crps * scale)[known])),
             **{f"coverage_{level}": float(np.mean(covered < level / 200)) for level in (50, 80, 95)},
         }
 
-    def _scores(self, X, y, exposure) -> tuple[np.ndarray, ...]:
+    def _scores(self, X, y, exposure, baseline: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
         """Return targets (N, P) in the model's units, NaN where inputs are missing too, and their scores."""
-        Y, num_outputs = self._targets(X, y, exposure), len(self.y_scaling_.shift)
-        mean, density, below, crps = self._over_rows(predictions.scores, X, Y, self._offset(X, exposure), warn=True)
+        Y, num_outputs, (Z, gaps) = self._targets(X, y, exposure), len(self.y_scaling_.shift), self._inputs(X)
+        if baseline is None:
+            wide, offset = widening(self, X), self._offset(X, exposure)
+            parts = self._over_rows(predictions.scores, X, wide.narrowed(Y).astype(Y.dtype), offset, warn=True)
+            mean, density, below, crps = parts
+            mean, density, crps = wide.widened(mean), density - np.log(wide.factor), wide.factor * crps
+        else:
+            mean, density, below, crps = baselines.scores(baseline, Z, Y.astype(np.float64))
         if self.model_.likelihood.counts:
             below = below + (np.random.default_rng(0).random(below.shape) - 0.5) * np.exp(density)
-        gaps = self._inputs(X)[1][:, None]
-        return np.where(gaps, np.nan, Y[:, :num_outputs].astype(np.float64)), mean, density, below, crps
+        return np.where(gaps[:, None], np.nan, Y[:, :num_outputs].astype(np.float64)), mean, density, below, crps
 
     def elbo(self, X, y, n_samples: int = 64, *, exposure=None) -> float:
         """Return the evidence lower bound of all rows in the user's units, by fresh draws of the hidden layers."""
@@ -190,7 +210,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         The rows of one draw belong together: they are values of one function of the deep GP, plus noise. What
         neighbours know is no part of them.
         """
-        draws = self._draws(X, n_samples, random_state, self._offset(X, exposure))
+        draws = widening(self, X).widened(self._draws(X, n_samples, random_state, self._offset(X, exposure)))
         return self._shape(np.moveaxis(self.y_scaling_.inverse(draws), 0, -1), axis=1)
 
     def _checked(self, missing: str, X, y: Any, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -276,6 +296,13 @@ def _small_counts(Y: np.ndarray) -> bool:
     known = Y[~np.isnan(Y)]
     whole = np.all((known >= 0) & (known == np.floor(known)))
     return bool(whole and known.min() == 0 and known.mean() <= MAX_MEAN_COUNT and len(np.unique(known)) > 2)
+
+
+def _explained(y: np.ndarray, mean: np.ndarray) -> float:
+    """Return R^2 of the known targets of an output; 0 where they do not vary."""
+    known = ~np.isnan(y)
+    total = np.sum((y[known] - np.mean(y[known])) ** 2) if known.any() else 0.0
+    return float(1 - np.sum((y - mean)[known] ** 2) / total) if total else 0.0
 
 
 def _log_exposure(exposure, num: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from overtone.autopilot.config import Config
 from overtone.autopilot.record import Plan
 from overtone.estimators.arguments import encoding, tuples
+from overtone.estimators.baselines import NAMES
 from overtone.estimators.ranges import TRAINED
 from overtone.gp.maps import Affine
 from overtone.gp.model import DeepGP
@@ -16,6 +17,8 @@ from overtone.gp.neighbours import NeighbourGP
 from overtone.inference.loop import History
 from overtone.storage import files
 from overtone.storage.structure import described, rebuilt
+
+BASELINE = "baselines_."  # before the names of their arrays
 
 
 def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -26,6 +29,7 @@ def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[st
     arrays |= {"x_scaling_.shift": model.x_scaling_.shift, "x_scaling_.scale": model.x_scaling_.scale}
     arrays |= {"history_.loss": model.history_.loss, "range_": np.asarray(model.range_, float)}
     arrays |= {} if model.means_ is None else {"means_": model.means_}
+    arrays |= {BASELINE + name: parameters for name, parameters in model.baselines_.items()}
     about = {
         "estimator": type(model).__name__,
         "parameters": {**model.get_params(), "random_state": model.config_.random_state},
@@ -68,6 +72,10 @@ def restored(kind: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) ->
         model.neighbours_ = rebuilt(about.get("neighbours", {"tuple": []}), arrays)
     if not isinstance(model.model_, DeepGP):
         raise files.FileError("it holds something else than a model.")
+    model.baselines_ = {name: arrays[BASELINE + name] for name in NAMES if BASELINE + name in arrays}
+    num_rows = len(getattr(model, "classes_", getattr(model, "y_spread_", ())))
+    if any(line.shape != (num_rows, 2 + model.n_features_in_) for line in model.baselines_.values()):
+        raise files.FileError("its baselines do not belong to its model.")
     neighbours, num_outputs = model.neighbours_, model.model_.output.num_outputs
     fit = isinstance(neighbours, tuple) and len(neighbours) in (0, num_outputs)
     if not fit or not all(process is None or _fits(process, model.n_features_in_) for process in neighbours):

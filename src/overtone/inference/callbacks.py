@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 from overtone.inference.loop import Training
 from overtone.inference.schedules import DECAY_SHARE
 
+CLOCK_STEPS = 2  # the first turns of a clock, of one step each
 SCORE_SHARE = 0.05  # of the time, at most, is spent on scores
 
 
@@ -144,17 +145,30 @@ class StopWhen(Callback):
 
 
 class ProgressBar(Callback):
-    """Shows steps, pace and what `describe(model, loss)` returns."""
+    """Shows a label, steps, pace and what `describe(model, loss)` returns.
 
-    def __init__(self, describe: Callable[[Any, float], dict[str, str]] = lambda _, loss: {"loss": f"{loss:.3f}"}):
-        self.describe = describe
+    The first turn takes the time of any compilation, and the first steps of a clock are single ones: they say nothing
+    about the pace, and the end is unknown until then.
+    """
+
+    def __init__(
+        self,
+        describe: Callable[[Any, float], dict[str, str]] = lambda _, loss: {"loss": f"{loss:.3f}"},
+        label: str | None = None,
+    ):
+        self.describe, self.label, self.warm = describe, label, False
 
     def start(self, training):
-        self.bar = tqdm(total=training.steps, initial=training.step, unit="step")
+        self.bar, self.warm = tqdm(desc=self.label, initial=training.step, unit="step"), False
 
     def after_turn(self, training):
-        self.bar.total = training.steps
-        self.bar.update(training.step - self.bar.n)
+        if self.warm or not training.goes_on:
+            self.bar.total = training.steps
+            self.bar.update(training.step - self.bar.n)
+        else:
+            self.bar.initial = self.bar.n = self.bar.last_print_n = training.step
+            self.bar.unpause()
+        self.warm = training.step > CLOCK_STEPS
         if not training.diverged:
             self.bar.set_postfix(self.describe(training.model, float(training.losses[-1].mean())))
 

@@ -11,20 +11,20 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from tqdm.auto import tqdm
 
 from overtone.storage.rows import RowView, StoredRows
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError
-from overtone.tables.read import located_errors, part_files, read_chunks
+from overtone.tables.gaps import number_of
+from overtone.tables.read import evenly_spaced, located_errors, part_files, read_chunks, shown
 from overtone.tables.rows import complete_rows, read_targets
 from overtone.version import __version__
 
@@ -105,15 +105,15 @@ def _usual_home() -> Path:
 def _convert(
     path: str, options: TextOptions, understand: Understand, exposure: str | None, kept: Path, progress: bool
 ) -> None:
-    sample, num_rows = evenly_spaced(path, options, SAMPLE_ROWS, progress)
+    sample, numbers = evenly_spaced(path, options, SAMPLE_ROWS, progress)
     encoder = understand(sample)
-    needed, free = 8 * num_rows * (len(encoder.inputs) + len(encoder.others)), shutil.disk_usage(kept.parent).free
+    needed, free = 8 * numbers.stop * (len(encoder.inputs) + len(encoder.others)), shutil.disk_usage(kept.parent).free
     if needed > free:
         raise TableError(f"{path}: converting it takes {needed / 1e9:.3g} GB, but {kept.parent} has {free / 1e9:.3g}.")
     with tempfile.TemporaryDirectory(prefix=f"{UNFINISHED}{os.getpid()}-", dir=kept.parent) as unfinished:
         folder = Path(unfinished) / "whole"
         folder.mkdir()
-        chunks = _shown(read_chunks(path, options=options), "convert", num_rows, progress)
+        chunks = shown(read_chunks(path, options=options), "convert", numbers.stop, progress)
         about = _write_arrays(path, options, encoder, exposure, folder, chunks)
         sample.write_parquet(folder / "sample.parquet")
         (folder / "about.json").write_text(json.dumps(about))
@@ -142,26 +142,8 @@ def _write_arrays(
             outputs.write(np.column_stack([y.reshape(len(rows), -1), *rows.keywords.values()]))
             first += len(chunk)
     if inputs.num_rows < 2:
-        raise TableError(f"{path}: {inputs.num_rows} complete rows; a fit needs at least 2.")
+        raise TableError(f"{path}: {number_of(inputs.num_rows, 'complete row')}; a fit needs at least 2.")
     return {"targets": [column.name for column in targets], "labels": list(numbers), "rows": first}
-
-
-def evenly_spaced(path: str, options: TextOptions, most: int, progress: bool = False) -> tuple[pl.DataFrame, int]:
-    """Return evenly spaced rows of a table, from `most` to twice as many or all of them, and the number of all rows."""
-    kept, step, num_rows = [], 1, 0
-    for chunk in _shown(read_chunks(path, options=options), "look", None, progress):
-        kept.append(chunk[-num_rows % step :: step])
-        num_rows += len(chunk)
-        while sum(map(len, kept)) > 2 * most:
-            kept, step = [pl.concat(kept)[::2]], 2 * step
-    return pl.concat(kept), num_rows
-
-
-def _shown(chunks: Iterable, what: str, num_rows: int | None, progress: bool) -> Iterator[pl.DataFrame]:
-    with tqdm(desc=what, total=num_rows, unit=" rows", unit_scale=True, disable=not progress) as bar:
-        for chunk in chunks:
-            yield chunk
-            bar.update(len(chunk))
 
 
 def _forget(home: Path) -> None:

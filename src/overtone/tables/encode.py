@@ -80,6 +80,16 @@ class Encoder:
         """Return the names of the columns of categories."""
         return [column.name for column in self.columns if column.kind == "category"]
 
+    def known_points(self) -> list[tuple[slice, np.ndarray]]:
+        """Return for each column of categories where its inputs are, and the known points (points, inputs) there."""
+        found, first = [], 0
+        for column in self.columns:
+            where = slice(first, first + len(column.inputs))
+            if column.kind == "category":
+                found.append((where, column.encode(pl.Series(column.name, column.levels, pl.String))))
+            first = where.stop
+        return found
+
     def unseen(self, frame: pl.DataFrame) -> np.ndarray:
         """Return which rows of a frame have a category that no training row has, for each such column: (N, columns)."""
         flags = [column.unseen(frame[column.name]) for column in self.columns if column.kind == "category"]

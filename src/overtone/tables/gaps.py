@@ -7,6 +7,16 @@ import numpy as np
 MAX_COLUMNS_NAMED = 5
 
 
+def number_of(num: Any, noun: str) -> str:
+    """Return a number of things in words: 1 row, 2 rows."""
+    return f"{num} {noun if num == 1 else f'{noun}s'}"
+
+
+def rows_left_out(num: Any, which: str) -> str:
+    """Return in words that rows are left out."""
+    return f"{number_of(num, 'row')} {which} {'is' if num == 1 else 'are'} left out"
+
+
 def missing_values_message(counts: dict[str, int]) -> str:
     """Return an error message that names the columns with missing values and counts the values that each lacks."""
     incomplete = [f"{name!r} ({count})" for name, count in counts.items() if count]

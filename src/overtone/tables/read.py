@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from tqdm.auto import tqdm
 
 from overtone.tables.delimited import AS_FOUND, MAX_BYTES, TextOptions, numbered_rows, read_delimited
 from overtone.tables.errors import TableError, quoted_list
@@ -41,6 +42,27 @@ def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, options: TextOptions =
             yield chunk
         if not num_rows:
             raise TableError(f"{part}: the table has a header but no rows.")
+
+
+def evenly_spaced(
+    path: str | Path, options: TextOptions, most: int, progress: bool = False
+) -> tuple[pl.DataFrame, range]:
+    """Return evenly spaced rows of a table, from `most` to twice as many or all of them, and the numbers they have."""
+    kept, step, num_rows = [], 1, 0
+    for chunk in shown(read_chunks(path, options=options), "look", None, progress):
+        kept.append(chunk[-num_rows % step :: step])
+        num_rows += len(chunk)
+        while sum(map(len, kept)) > 2 * most:
+            kept, step = [pl.concat(kept)[::2]], 2 * step
+    return pl.concat(kept), range(0, num_rows, step)
+
+
+def shown(chunks: Iterator[pl.DataFrame], what: str, num_rows: int | None, progress: bool) -> Iterator[pl.DataFrame]:
+    """Yield chunks, with a progress bar of their rows."""
+    with tqdm(desc=what, total=num_rows, unit=" rows", unit_scale=True, disable=not progress) as bar:
+        for chunk in chunks:
+            yield chunk
+            bar.update(len(chunk))
 
 
 def place_of_row(path: str | Path, row: int, options: TextOptions = AS_FOUND) -> str:

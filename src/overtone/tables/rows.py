@@ -10,6 +10,7 @@ import polars as pl
 from overtone.tables.columns import Column
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import CellError, TableError
+from overtone.tables.gaps import number_of
 from overtone.tables.targets import class_labels, numeric_target
 
 
@@ -45,7 +46,8 @@ def encode_inputs(encoder: Encoder, frame: pl.DataFrame, exposure: str | None) -
     values = (encoder.other(exposure) or Column(exposure, "number")).encode(frame[exposure])[:, 0]
     gaps = np.isnan(values)
     if gaps.any() and encoder.missing != "drop":
-        raise TableError(f"the exposure {exposure!r} is missing in {gaps.sum()} rows; drop them: --missing drop.")
+        rows = number_of(gaps.sum(), "row")
+        raise TableError(f"the exposure {exposure!r} is missing in {rows}; drop them: --missing drop.")
     if len(bad := np.flatnonzero((values <= 0) | np.isinf(values))):
         raise CellError(f"the exposure {exposure!r} must be positive;", bad[0], f" has {values[bad[0]]:g}.")
     return np.where(gaps[:, None], np.nan, X), {"exposure": np.where(gaps, 1.0, values)}
