@@ -223,6 +223,7 @@ def test_the_command_line_fits_a_table_on_the_disk(table, monkeypatch, capsys, c
     assert load("model.safetensors").target_ == columns[0]
 
 
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_of_a_very_large_table_evenly_spaced_rows_are_judged(table, monkeypatch, capsys, caplog):
     DeepGPRegressor(**SETTINGS).fit(FRAME.select("z").to_pandas(), FRAME["hours"].to_pandas()).save(table / "m")
     monkeypatch.setattr("overtone.app.loading.JUDGED_ROWS", 300)

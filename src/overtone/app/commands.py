@@ -49,7 +49,7 @@ def fit(arguments: argparse.Namespace) -> None:
     training, held_out = _split(arguments, encoder, table.rows)
 
     with _stop_on_interrupt() as stop:
-        from overtone.estimators.regressor import likelihood_of  # imports JAX, while errors above do not wait
+        from overtone.estimators.counts import likelihood_of  # imports JAX, while errors above do not wait
         from overtone.inference.processes import agreed, is_first
         from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 

@@ -23,7 +23,7 @@ from overtone.estimators.baselines import MAX_CELLS, fit_baselines
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
 from overtone.estimators.saving import restored, stored
-from overtone.estimators.stored import columns_of
+from overtone.estimators.stored import range_of
 from overtone.gp import diagnostics
 from overtone.gp.maps import unit_interval
 from overtone.inference import predictions
@@ -33,14 +33,7 @@ from overtone.numerics import compiling
 from overtone.numerics.compiling import one_blas_thread
 from overtone.storage import files
 from overtone.storage.rows import RowView
-from overtone.tables.gaps import (
-    filled,
-    missing_cells,
-    missing_values_message,
-    number_of,
-    rows_left_out,
-    with_missing_rows,
-)
+from overtone.tables import gaps as gap
 
 log = logging.getLogger(__name__)
 DIAGNOSED_ROWS = 10_000  # at most
@@ -94,7 +87,8 @@ class DeepGPEstimator(BaseEstimator):
         compiling.forget_programs_if_many()
         self.range_ = TRAINED
         if isinstance(X, RowView):
-            self.x_scaling_ = checked_scaling("X", unit_interval, self._checked_range(X))
+            self.x_scaling_ = checked_scaling("X", unit_interval, range_of(X))
+            self.n_features_in_ = X.shape[1]
             X, Y = X.changed(self.x_scaling_, config.dtype), Y.changed(np.asarray, config.dtype)
         else:
             self.x_scaling_ = checked_scaling("X", unit_interval, X)
@@ -109,17 +103,6 @@ class DeepGPEstimator(BaseEstimator):
         found = {"n_layers": self.history_.choice, "likelihood": self.history_.noise, "neighbours": why}
         self.plan_.reasons.update({name: sentence for name, sentence in found.items() if sentence})
         return self
-
-    def _checked_range(self, X: RowView) -> np.ndarray:
-        """Return the least and the largest values of inputs on the disk."""
-        columns = columns_of(X)
-        self.n_features_in_ = len(columns.low)
-        if np.any(columns.known < len(X)) or not np.all(np.isfinite([columns.low, columns.high])):
-            raise ValueError(
-                "X is on the disk and has missing or infinite values; leave such rows out, or let `overtone fit` read "
-                "the table."
-            )
-        return np.stack([columns.low, columns.high])
 
     def update(self, X, y, **exposure: Any) -> Self:
         """Take new rows in, in seconds, without those that the model was fitted to; its hidden layers stay.
@@ -168,20 +151,22 @@ class DeepGPEstimator(BaseEstimator):
             if (empty := np.isnan(X).all(axis=0)).any():
                 raise ValueError(f"column {int(np.argmax(empty))} of X has no value at all; leave it out.")
             self.means_ = np.asarray(np.nanmean(X, axis=0, dtype=np.float64))
-        X = filled(X, config.missing, self.means_).astype(X.dtype, copy=False)
+        X = gap.filled(X, config.missing, self.means_).astype(X.dtype, copy=False)
         kept = ~np.isnan(X).any(axis=1)
         if kept.all():
             return X, slice(None)
         if kept.sum() < 2:
-            raise ValueError(f"X has {number_of(kept.sum(), 'row')} without missing values; a fit needs at least 2.")
-        log.info("%s", rows_left_out(np.sum(~kept), "with missing inputs"))
+            raise ValueError(
+                f"X has {gap.number_of(kept.sum(), 'row')} without missing values; a fit needs at least 2."
+            )
+        log.info("%s", gap.rows_left_out(np.sum(~kept), "with missing inputs"))
         return X[kept], kept
 
     def inputs(self, X) -> np.ndarray:
         """Return the numbers (N, D) that the model sees, in the user's units; NaN in a row to be dropped."""
         missing = self._fitted().config_.missing
         values = self._validated(missing, X, dtype=np.float64, reset=False)
-        return filled(np.asarray(values), missing, self.means_)
+        return gap.filled(np.asarray(values), missing, self.means_)
 
     def layer_marginals(self, X) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return mean and standard deviation (N, units) of every layer's function, in the model's own units."""
@@ -242,7 +227,7 @@ class DeepGPEstimator(BaseEstimator):
             key = jax.random.key(self.config_.random_state)
             draws = self.config_.n_predict_samples or predictions.usual_draws(self.model_)
             parts = predictions.over_rows(partial(compute, self.model_, key, draws), Z, *others, draws=draws)
-        return tuple(with_missing_rows(part, gaps) for part in parts)
+        return tuple(gap.with_missing_rows(part, gaps) for part in parts)
 
     def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:
         """Return the bound of the rows without gaps, and their targets."""
@@ -255,7 +240,7 @@ class DeepGPEstimator(BaseEstimator):
         Z, gaps = self._inputs(X)
         with jax.enable_x64(True), one_blas_thread():
             key = jax.random.key(seed_of(random_state))
-            return with_missing_rows(predictions.observations(self.model_, key, n_samples, Z, offset), gaps)
+            return gap.with_missing_rows(predictions.observations(self.model_, key, n_samples, Z, offset), gaps)
 
     def _inputs(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Return scaled inputs, and which rows are to be dropped; those are zeros."""
@@ -269,9 +254,9 @@ class DeepGPEstimator(BaseEstimator):
         if self.encoder_ is not None and hasattr(X, "columns"):
             X = self.encoder_.encode(encoding().as_frame(X))
         if missing == "error" and hasattr(X, "columns"):
-            counts = {str(name): int(missing_cells(np.asarray(X[name])).sum()) for name in X.columns}
+            counts = {str(name): int(gap.missing_cells(np.asarray(X[name])).sum()) for name in X.columns}
             if any(counts.values()):
-                raise ValueError(missing_values_message(counts))
+                raise ValueError(gap.missing_values_message(counts))
         return validate_data(
             self, dense(X), *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings
         )

@@ -13,6 +13,7 @@ from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.estimators import baselines
 from overtone.estimators.arguments import checked_scaling, known_rows, name_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
+from overtone.estimators.counts import likelihood_of, log_exposure
 from overtone.estimators.stored import columns_of, views
 from overtone.estimators.unseen import widening
 from overtone.gp.maps import Affine, standardise
@@ -23,7 +24,6 @@ from overtone.tables.gaps import missing_cells
 
 CHECKED_ROWS = 200_000  # of targets on the disk, which tell whether they are counts
 COUNTS = "Small whole numbers with zeros among them, or an exposure: counts, which may vary more than Poisson's."
-MAX_MEAN_COUNT = 10.0  # counts of at most this mean are better taken as counts
 
 
 class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
@@ -243,14 +243,14 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
             raise ValueError(f"counts are whole numbers and not negative; y has {odd[0]:g}. Use another likelihood.")
         if exposure is None and self.exposed_:
             raise ValueError("this model was fitted to counts with an exposure; give the exposure of these rows too.")
-        return np.concatenate([Y, np.repeat(_log_exposure(exposure, len(Y)), Y.shape[1], axis=1)], axis=1)
+        return np.concatenate([Y, np.repeat(log_exposure(exposure, len(Y)), Y.shape[1], axis=1)], axis=1)
 
     def _offset(self, X, exposure) -> np.ndarray:
         """Return what is added to the functions at each row, (N, 1)."""
         if exposure is not None and not self._fitted().model_.likelihood.counts:
             raise ValueError("an exposure belongs to counts, and this model was fitted to something else.")
         num = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X))
-        return _log_exposure(exposure, num).astype(self._fitted().config_.dtype)
+        return log_exposure(exposure, num).astype(self._fitted().config_.dtype)
 
     def _in_units(self, values):
         scale, shift = (part[:, None] for part in (self.y_scaling_.scale, self.y_scaling_.shift))
@@ -283,32 +283,8 @@ class _Packed:
         return self.model._packed(self.Y[rows], exposure, self.counts)
 
 
-def likelihood_of(config: Config, Y: np.ndarray, exposed: bool) -> str:
-    """Return the likelihood that a config asks for; where it leaves this open, counts have one of their own."""
-    if config.likelihood != "auto" and part(LIKELIHOODS, config.likelihood).classes:
-        raise ValueError(f"likelihood={config.likelihood!r} is for classes; use DeepGPClassifier.")
-    free = config.likelihood == "auto" and config.preset != "paper" and config.output != "collapsed"
-    return "negative-binomial" if free and (exposed or _small_counts(Y)) else config.likelihood
-
-
-def _small_counts(Y: np.ndarray) -> bool:
-    """Return whether targets are whole numbers with zeros among them, not negative, more than two, small on average."""
-    known = Y[~np.isnan(Y)]
-    whole = np.all((known >= 0) & (known == np.floor(known)))
-    return bool(whole and known.min() == 0 and known.mean() <= MAX_MEAN_COUNT and len(np.unique(known)) > 2)
-
-
 def _explained(y: np.ndarray, mean: np.ndarray) -> float:
     """Return R^2 of the known targets of an output; 0 where they do not vary."""
     known = ~np.isnan(y)
     total = np.sum((y[known] - np.mean(y[known])) ** 2) if known.any() else 0.0
     return float(1 - np.sum((y - mean)[known] ** 2) / total) if total else 0.0
-
-
-def _log_exposure(exposure, num: int) -> np.ndarray:
-    if exposure is None:
-        return np.zeros((num, 1))
-    values = np.asarray(exposure, np.float64).reshape(-1)
-    if values.shape != (num,) or not np.all(np.isfinite(values) & (values > 0)):
-        raise ValueError(f"exposure must be {num} positive numbers, one for each row.")
-    return np.log(values)[:, None]

@@ -51,3 +51,14 @@ def columns_of(rows: RowView) -> Columns:
         low = np.minimum(low, np.min(piece, axis=0, where=there, initial=np.inf))
         high = np.maximum(high, np.max(piece, axis=0, where=there, initial=-np.inf))
     return Columns(*map(np.asarray, (low, high, mean, np.sqrt(squares / np.maximum(known, 1)), known)))
+
+
+def range_of(X: RowView) -> np.ndarray:
+    """Return the least and the largest values of inputs, which must be complete and finite."""
+    columns = columns_of(X)
+    if np.any(columns.known < len(X)) or not np.all(np.isfinite([columns.low, columns.high])):
+        raise ValueError(
+            "X is on the disk and has missing or infinite values; leave such rows out, or let `overtone fit` read the "
+            "table."
+        )
+    return np.stack([columns.low, columns.high])
