@@ -22,7 +22,7 @@ from overtone.estimators.ranges import counted, outside_sentence, unseen_sentenc
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
-from overtone.tables.read import read_chunks, table_writer
+from overtone.tables.read import place_of_row, read_chunks, table_writer
 
 log = logging.getLogger("overtone")
 MIN_ROWS_TO_SPLIT = 20
@@ -179,12 +179,15 @@ def update(arguments: argparse.Namespace) -> None:
 
 def report(arguments: argparse.Namespace) -> None:
     """Write a page about a model and its predictions of a table."""
-    model, encoder, rows = loading.load_model_and_rows(arguments)
+    model, _, rows = loading.load_model_and_rows(arguments)
     from overtone.app.report import render_report
     from overtone.storage.files import replace_file
 
-    target, time = ", ".join(model.target_names), next(iter(encoder.time_inputs), None)
-    page = render_report(model, rows.X, rows.y, names=encoder.inputs, target=target, time=time, **rows.keywords)
+    def place(row: int) -> str:
+        return place_of_row(arguments.table, int(rows.numbers[row]), options)
+
+    options, name = TextOptions(arguments.delimiter, arguments.encoding), Path(arguments.table).name
+    page = render_report(model, rows.X, rows.y, table_name=name, place=place, **rows.keywords)
     replace_file(arguments.out, page.encode())
     print(f"Written: {arguments.out}")
 

@@ -27,17 +27,22 @@ LEVELS, MIN_ROWS, TOLERANCE = (50, 80, 95), 50, 0.05  # of intervals, in percent
 
 @dataclass(frozen=True)
 class Rows:
-    """Hold inputs (N, D), targets (N,) or (N, P) and, for counts, their exposures (N,) as a keyword of estimators."""
+    """Hold inputs (N, D), targets (N,) or (N, P) and, for counts, their exposures (N,) as a keyword of estimators.
+
+    numbers: the places (N,) of the rows in the table.
+    """
 
     X: np.ndarray
     y: np.ndarray
     keywords: dict[str, np.ndarray]
+    numbers: np.ndarray
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, index: np.ndarray) -> Self:
-        return type(self)(self.X[index], self.y[index], {name: v[index] for name, v in self.keywords.items()})
+        keywords = {name: values[index] for name, values in self.keywords.items()}
+        return type(self)(self.X[index], self.y[index], keywords, self.numbers[index])
 
 
 @contextmanager
@@ -90,6 +95,7 @@ def load_model_and_rows(arguments: argparse.Namespace) -> tuple[Any, Encoder, Ro
         if not len(rows):
             raise TableError("there is no complete row.")
         flags = encoder.unseen(frame[known])
+        rows = replace(rows, numbers=known[rows.numbers])
     log_unknown(unseen_sentence(counted(flags), len(flags), encoder.categories))
     if classes:
         rows = replace(rows, y=np.array([classes[canonical_label(label)] for label in rows.y]))
@@ -132,7 +138,7 @@ def complete_rows(encoder: Encoder, frame: pl.DataFrame, y: np.ndarray, exposure
     complete = np.array(~np.isnan(X).any(axis=1))
     if not complete.all():
         log.info("%d rows with missing inputs are left out", np.sum(~complete))
-    return Rows(X, y, keywords)[complete]
+    return Rows(X, y, keywords, np.arange(len(y)))[complete]
 
 
 def coverage_warnings(metrics: dict[str, float]) -> list[str]:

@@ -21,6 +21,7 @@ from overtone.autopilot.train import Run, train, updated
 from overtone.estimators.arguments import checked_scaling, encoding, mixed_frame, name_of, seed_of, tuples
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
+from overtone.estimators.recent import last_rows
 from overtone.estimators.saving import restored, stored
 from overtone.gp import diagnostics
 from overtone.gp.maps import unit_interval
@@ -55,6 +56,7 @@ class DeepGPEstimator(BaseEstimator):
     exposed_, exposure_ = False, None  # whether counts had an exposure, and the name of its column
     means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
     range_ = TRAINED  # of scaled inputs, beyond which predictions are extrapolated
+    recent_: np.ndarray | None = None  # the first input and the targets of the last training rows, in the model's units
     neighbours_: Neighbours = ()  # for each output, the GP of what the neighbours of a row know, where it pays
 
     def __init__(self, *arguments: Any, **settings: Any):
@@ -81,6 +83,7 @@ class DeepGPEstimator(BaseEstimator):
         self.x_scaling_, self.range_ = checked_scaling("X", unit_interval, X), TRAINED
         compiling.keep_compiled_programs()
         compiling.forget_programs_if_many()
+        self.recent_ = last_rows(X, Y)
         X, Y = self.x_scaling_.columns(X, config.dtype), Y.astype(config.dtype)
         self.config_, self.plan_ = config, plan(replace(config, likelihood=likelihood), X, Y)
         if likelihood != config.likelihood:
@@ -105,6 +108,7 @@ class DeepGPEstimator(BaseEstimator):
         rows = Rows(self.x_scaling_.columns(values[kept], self.config_.dtype), Y[kept])
         if not len(rows.X):
             return self
+        self.recent_ = last_rows(values[kept], rows.y, self.recent_)
         if self.learns_outside:
             self.range_ = np.stack(
                 [np.minimum(self.range_[0], rows.X.min(0)), np.maximum(self.range_[1], rows.X.max(0))]
@@ -123,6 +127,12 @@ class DeepGPEstimator(BaseEstimator):
     def learns_outside(self) -> bool:
         """Whether new rows outside the range of the training inputs teach the model anything."""
         return bool(self.neighbours_) or self.plan_.is_exact(self.model_)
+
+    @property
+    def is_series(self) -> bool:
+        """Whether predictions depend on one date or one number, and nothing else."""
+        kinds = [column.kind for column in self.encoder_.columns] if self.encoder_ else ["number"] * self.n_features_in_
+        return kinds in (["number"], ["time"])
 
     @property
     def target_names(self) -> list[str]:

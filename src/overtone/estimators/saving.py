@@ -26,6 +26,7 @@ def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[st
     arrays |= {"x_scaling_.shift": model.x_scaling_.shift, "x_scaling_.scale": model.x_scaling_.scale}
     arrays |= {"history_.loss": model.history_.loss, "range_": np.asarray(model.range_, float)}
     arrays |= {} if model.means_ is None else {"means_": model.means_}
+    arrays |= {"recent_": model.recent_} if neighbours and model.is_series and model.recent_ is not None else {}
     about = {
         "estimator": type(model).__name__,
         "parameters": {**model.get_params(), "random_state": model.config_.random_state},
@@ -69,6 +70,9 @@ def restored(kind: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) ->
     if not isinstance(model.model_, DeepGP):
         raise files.FileError("it holds something else than a model.")
     neighbours, num_outputs = model.neighbours_, model.model_.output.num_outputs
+    model.recent_ = arrays.get("recent_")
+    if model.recent_ is not None and not (model.recent_.ndim == 2 and model.recent_.shape[1] > 1):
+        raise files.FileError("its last training rows are not rows.")
     fit = isinstance(neighbours, tuple) and len(neighbours) in (0, num_outputs)
     if not fit or not all(process is None or _fits(process, model.n_features_in_) for process in neighbours):
         raise files.FileError("its neighbours do not belong to its model.")

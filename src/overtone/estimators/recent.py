@@ -1,0 +1,15 @@
+"""The last training rows of a series, which forecasts are drawn after."""
+
+import numpy as np
+
+MAX_ROWS = 250
+
+
+def last_rows(X: np.ndarray, Y: np.ndarray, earlier: np.ndarray | None = None) -> np.ndarray:
+    """Return the first input and the targets of the rows where that input is largest, at most 250: (n, 1 + targets).
+
+    earlier: rows of an earlier call that count as well.
+    """
+    rows = np.column_stack([X[:, 0], Y]).astype(np.float64)
+    rows = rows if earlier is None else np.concatenate([earlier, rows])
+    return rows[np.argsort(rows[:, 0], kind="stable")[-MAX_ROWS:]]
