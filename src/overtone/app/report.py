@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from overtone.app import plots
-from overtone.app.curves import inputs_of, with_column_names
+from overtone.app.curves import inputs_of, training_rows, with_column_names
 from overtone.app.loading import LEVELS, MIN_ROWS, TOLERANCE, coverage_warnings, describe
 from overtone.app.page import figure, grid, page, paragraph, paragraphs, shown, table
 from overtone.app.sweeps import level_names, sweeps, table_columns, trained_range, trend_column
@@ -42,7 +42,9 @@ WORST = "The rows with the least log density: mistakes in the table, or what the
 OF_CLASSES = "Of the rows that get a certain probability of a class, this share should be of the class."
 
 
-def render_report(model: Any, X, y, *, table_name: str = "", place: Callable[[int], str] | None = None, **exposure):
+def render_report(
+    model: Any, X, y, *, table_name: str = "", place: Callable[[int], str] | None = None, **exposure
+) -> str:
     """Return a page about rows X (N, D) and y as HTML.
 
     table_name: the name of the table that the rows are from. place: says in words where in it a row is.
@@ -100,10 +102,11 @@ def _predictions(model: Any, X: np.ndarray, y: np.ndarray, exposure: dict) -> tu
             rows, values, _ = _first(X[member], y[member], {}, i, MAX_IN_SERIES if name else MAX_ROWS)
             text = ", ".join([name] * bool(name) + [label] * (not name or len(outputs) > 1))
             text += ", " + f"the first {len(rows):,} of " * (len(member) > len(rows)) + f"{len(member):,} rows"
-            labels = {"xlabel": "" if name else column.name, "ylabel": label}
+            labels = {"xlabel": "" if name else column.name, "ylabel": "probability" if classes else label}
             plot = partial(plots.series, model, rows, values, output=output)
             figures.append(figure(plot, text, wide=not name, **labels))
-    note = SERIES + " Grey dots: the last training rows." * model.is_series + _intervals(model)
+    has_before = bool(np.any(training_rows(model)[0] < X[:, i].min()))
+    note = SERIES + " Grey dots: the last training rows." * has_before + _intervals(model)
     largest = f", of the largest {MAX_SERIES} of {len(panel)} series" * (len(panel) > MAX_SERIES)
     return f"Predictions along {column.name}{largest}", grid(note + f" {CONFUSION}" * classes, figures + confusion)
 
@@ -189,7 +192,7 @@ def _worst(model: Any, X: np.ndarray, y: np.ndarray, place: Callable[[int], str]
     )
     y = np.reshape(y[rows], mean.shape)
     lines = []
-    for i, output in np.ndindex(mean.shape):
+    for i, output in np.argwhere(~np.isnan(y)):
         name = [model.target_names[output]] if mean.shape[1] > 1 else []
         cells = [float(part[i, output]) for part in (y, mean, low, high)]
         lines.append([where[i], *name, *cells, float(density[rows[i]])])
