@@ -54,8 +54,10 @@ docs: .venv-docs/ready
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build
 
 # The pictures that the pages of docs show, made by their own code with their own settings.
+# Those of reports need chromium and pdftoppm and, for two of five, the data that OVERTONE_DATA names.
 pictures: .venv/ready
 	$(BIN)/python -m tests.pages docs/explanation/*.md docs/gallery/*.md
+	$(BIN)/python -m tests.reports docs/report
 
 # Source archive and wheel; the wheel is installed in a clean environment and tried there, away from the sources.
 dist: .venv/ready

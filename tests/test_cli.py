@@ -324,9 +324,11 @@ def test_several_targets_from_table_to_table(folder, monkeypatch, capsys):
     assert main(["report", "two.safetensors", "two.csv", "--out", "two.html"]) == 0
     page = Path("two.html").read_text()
     assert f"<td>{scores['b']['rows']}</td>" not in page
-    assert "<td>target</td><td>a</td><td>b</td>" in page
-    assert "Predictions of a (with" in page
-    assert "Predictions of b (with" in page
+    assert "<th></th><th>a</th><th>b</th>" in page
+    assert all(f"<figcaption>{text}" in page for text in ("a, 110 rows", "b, 110 rows", "Effect of x, on b"))
+    assert "110 rows of two.csv." in page
+    assert re.search(r"<td>line \d+</td><td>[ab]</td>", page)
+    assert ">nan<" not in page
     frame.drop("b").write_csv("half.csv")
     assert main(["evaluate", "two.safetensors", "half.csv"]) == 2
     assert "there is no column 'b', which the model predicts" in capsys.readouterr().err

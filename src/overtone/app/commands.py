@@ -27,7 +27,7 @@ from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
 from overtone.tables.gaps import number_of
-from overtone.tables.read import located_errors, read_chunks, table_writer
+from overtone.tables.read import located_errors, place_of_row, read_chunks, table_writer
 from overtone.tables.rows import Rows, encode_inputs
 
 log = logging.getLogger("overtone")
@@ -221,12 +221,15 @@ def update(arguments: argparse.Namespace) -> None:
 
 def report(arguments: argparse.Namespace) -> None:
     """Write a page about a model and its predictions of a table."""
-    model, encoder, rows = loading.load_model_and_rows(arguments, loading.JUDGED_ROWS)
+    model, _, rows = loading.load_model_and_rows(arguments, loading.JUDGED_ROWS)
     from overtone.app.report import render_report
     from overtone.storage.files import replace_file
 
-    target, time = ", ".join(model.target_names), next(iter(encoder.time_inputs), None)
-    page = render_report(model, rows.X, rows.y, names=encoder.inputs, target=target, time=time, **rows.keywords)
+    def place(row: int) -> str:
+        return place_of_row(arguments.table, int(rows.numbers[row]), options)
+
+    options, name = TextOptions(arguments.delimiter, arguments.encoding), Path(arguments.table).name
+    page = render_report(model, rows.X, rows.y, table_name=name, place=place, **rows.keywords)
     replace_file(arguments.out, page.encode())
     print(f"Written: {arguments.out}")
 

@@ -72,6 +72,7 @@ def load_model_and_rows(arguments: argparse.Namespace, most: int = ALL_ROWS) -> 
         if not len(rows):
             raise TableError("there is no complete row.")
         flags = encoder.unseen(frame[known])
+        rows = replace(rows, numbers=np.asarray(numbers)[known[rows.numbers]])
     log_unknown(unseen_sentence(counted(flags), len(flags), encoder.categories))
     if classes:
         rows = replace(rows, y=np.array([classes[canonical_label(label)] for label in rows.y]))

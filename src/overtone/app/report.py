@@ -1,24 +1,21 @@
 """Render one self-contained HTML page about a fitted model: inline figures, no scripts, nothing from the network."""
 
-import io
-import re
-import zlib
 from collections.abc import Callable
+from datetime import date
 from functools import partial
-from html import escape
-from itertools import product
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from sklearn.base import is_classifier
 
 from overtone.app import plots
+from overtone.app.curves import inputs_of, training_rows, with_column_names
 from overtone.app.loading import LEVELS, MIN_ROWS, TOLERANCE, coverage_warnings, describe
+from overtone.app.page import figure, grid, page, paragraph, paragraphs, shown, table
+from overtone.app.sweeps import level_names, sweeps, table_columns, trained_range, trend_column
+from overtone.tables.notices import clock
 
-MAX_EFFECTS, MAX_ROWS = 8, 1200
+MAX_EFFECTS, MAX_ROWS, MAX_SERIES, MAX_IN_SERIES, NUM_WORST = 12, 500, 6, 250, 8
 MIN_STEPS, MAX_RESIDUAL, MAX_ERROR = 100, 0.1, 0.95  # beyond which the page warns
 METRICS = {
     "rows": "rows",
@@ -30,79 +27,189 @@ METRICS = {
     "crps": "continuous ranked probability score",
     **{f"coverage_{level}": f"values inside the {level}% interval" for level in LEVELS},
 }
-STYLE = """
-:root { color-scheme: light; font-family: system-ui, sans-serif; line-height: 1.5; color: #1a1a1a; }
-body { max-width: 60rem; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2rem; border-bottom: 1px solid #ddd; }
-table { border-collapse: collapse; } td { padding: .15rem 1rem .15rem 0; vertical-align: top; }
-td:last-child { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr)); gap: 1rem; }
-.wide { grid-column: 1 / -1; } figure { margin: 0; break-inside: avoid; } svg { width: 100%; height: auto; }
-figcaption { font-size: .9rem; color: #444; }
-.warning { background: #fff4e0; border-left: .3rem solid #e08a00; padding: .4rem .8rem; margin: .4rem 0; }
-.good { background: #eaf6ec; border-left: .3rem solid #3a9b4b; padding: .4rem .8rem; }
-"""
+SERIES = "Lines: predictions. Red dots: rows of the table."
+OBSERVED = "Dots: rows of the table. Lines: 95% intervals. On the diagonal, values are as predicted."
+CONFUSION = (
+    "How many rows of each class were predicted to be of which; shades are shares of the rows of the true class."
+)
+EFFECTS = "Effects: one input varies, and the others are those of a typical row."
+INTERVALS = "Bands and bars: 50% and 95% intervals."
+IMPORTANCE = "Importance: how far predictions move if the cells of a column are shuffled among the rows."
+CALIBRATION = (
+    "The share of values inside intervals should be their level, and 19 of 20 residuals should lie in the band."
+)
+WORST = "The rows with the least log density: mistakes in the table, or what the model does not know."
+OF_CLASSES = "Of the rows that get a certain probability of a class, this share should be of the class."
 
 
-def render_report(model: Any, X, y, *, names: list[str], target="y", time: int | None = None, **exposure) -> str:
-    """Return a page about rows X (N, D) and y as HTML; `names` are those of the inputs, `time` is the one of dates."""
-    X, y = model.inputs(X), np.asarray(y)
-    metrics, residual = model.evaluate(X, y, **exposure), model.residual_fraction(X)
-    several = model.target_names if len(model.target_names) > 1 else []
-    columns = model.evaluate_outputs(X, y, **exposure) if several else [metrics]
-    scores: dict[str, list[str]] = {"target": several} if several else {}
-    scores |= {METRICS[name]: [_metric(name, column[name]) for column in columns] for name in metrics}
-    shown = np.sort(np.random.default_rng(0).permutation(len(X))[:MAX_ROWS])
-    X, y, exposure = X[shown], y[shown], {name: np.asarray(values)[shown] for name, values in exposure.items()}
-    relevance = plots.relevance(model, X)
-    order = [int(i) for i in np.argsort(-relevance)][:MAX_EFFECTS]
-    main, outputs = order[0] if time is None else time, list(enumerate(several)) or [(None, target)]
-    effects = []
-    for i, (output, label) in product(order, outputs):
-        change = f"{relevance[i]:.3g} standard deviations; here, {label}" if several else f"{relevance[i]:.3g}"
-        plot = partial(plots.effect, model, X, i, output=output)
-        effects.append(_figure(plot, f"{names[i]}: moves the prediction by {change}.", xlabel=names[i], ylabel=label))
-    about = describe(model, names, target)
+def render_report(
+    model: Any, X, y, *, table_name: str = "", place: Callable[[int], str] | None = None, **exposure
+) -> str:
+    """Return a page about rows X (N, D) and y as HTML.
+
+    table_name: the name of the table that the rows are from. place: says in words where in it a row is.
+    """
+    X, y = inputs_of(model, X), np.asarray(y)
+    named = with_column_names(model, X)
+    metrics, residual = model.evaluate(named, y, **exposure), model.residual_fraction(named)
+    several, target = len(model.target_names) > 1, ", ".join(model.target_names)
+    outputs = model.evaluate_outputs(named, y, **exposure) if several else [metrics]
+    scores = [[METRICS[name], *(_metric(name, each[name]) for each in outputs)] for name in metrics]
+    about = describe(model, [column.name for column, _ in table_columns(model)], target)
     about["residual fraction of each layer"] = ", ".join(f"{share:.2g}" for share in residual)
+    title, pictures = _predictions(model, X, y, exposure)
     sections = {
-        "What to know first": _paragraphs(model_warnings(model, X, metrics, residual)),
-        "How good the predictions are": _table(scores),
-        "Figures": _grid(_figures(model, X, y, exposure, main, names[main], outputs, time is not None)),
-        "The effect of each input, with the others at their medians": _grid(effects),
-        "What was decided, and why": _table({name: [reason] for name, reason in model.plan_.reasons.items()}),
-        "The model": _table({name: [text] for name, text in about.items()}),
+        "What to know first": paragraphs(model_warnings(model, X, metrics, residual)),
+        "How good the predictions are": table(scores, ["", *model.target_names] if several else []),
+        title: pictures,
+        "Which inputs matter": _effects(model, _first(X, y, {})[0]),
+        "Whether the uncertainty is right": _checks(model, X, y, exposure),
+        "The rows that surprise most": _worst(model, X, y, place or (lambda row: f"row {row + 1}"), exposure),
+        "What was decided, and why": table(list(model.plan_.reasons.items()), kind="words"),
+        "The model": table(list(about.items()), kind="words"),
     }
-    body = "".join(f"<h2>{title}</h2>{content}" for title, content in sections.items() if content)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(target)}: a report</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{STYLE}</style></head><body><h1>Predictions of {escape(target)}</h1>{body}</body></html>\n"
+    return page(f"{target}: a report", f"Predictions of {target}", _about(model, X, table_name), sections)
+
+
+def _about(model: Any, X: np.ndarray, table_name: str) -> list[str]:
+    """Return whose rows these are, and from when, and from when those are that the model was trained on."""
+    rows, training = f"{len(X):,} rows{f' of {table_name}' * bool(table_name)}", ""
+    for column, (i, *_) in [pair for pair in table_columns(model) if pair[0].kind == "time"][:1]:
+        zone, spans = " UTC" * bool(column.zone), (np.stack([X[:, i].min(), X[:, i].max()]), trained_range(model)[:, i])
+        told = [f", {column.name} from {clock(low)} to {clock(high)}{zone}" for low, high in spans]
+        rows, training = rows + told[0], "Trained on rows" + told[1].replace(",", " with", 1) + ". "
+    return [f"{rows}.", f"{training}Written on {date.today()}."]
+
+
+def _predictions(model: Any, X: np.ndarray, y: np.ndarray, exposure: dict) -> tuple[str, str]:
+    """Return a title and pictures of the predictions: of a series, of the largest ones of a panel, or of a table."""
+    classes, trend = is_classifier(model), trend_column(model)
+    confusion = [figure(partial(plots.confusion, model, X, y), "Classes, true and predicted")] if classes else []
+    outputs = list(enumerate(model.target_names)) if len(model.target_names) > 1 else [(None, model.target_names[0])]
+    if trend is None and classes:
+        return "Predictions", grid(CONFUSION, confusion)
+    if trend is None:
+        rows, values, exposure = _first(X, y, exposure)
+        plot = partial(plots.observed, model, rows, values, **exposure)
+        text = "{}, predicted and as it is"
+        figures = [figure(partial(plot, output=i), text.format(name), wide=True, ylabel=name) for i, name in outputs]
+        return "Predictions", grid(OBSERVED, figures)
+    y = (y.T / exposure["exposure"]).T if exposure else y  # since lines are for an exposure of 1
+    column, (i, *_) = trend
+    panel, figures = _series_of_panel(model, X), []
+    for output, label in outputs:
+        for name, member in panel[:MAX_SERIES] if len(panel) > 1 else [("", np.arange(len(X)))]:
+            rows, values, _ = _first(X[member], y[member], {}, i, MAX_IN_SERIES if name else MAX_ROWS)
+            text = ", ".join([name] * bool(name) + [label] * (not name or len(outputs) > 1))
+            text += ", " + f"the first {len(rows):,} of " * (len(member) > len(rows)) + f"{len(member):,} rows"
+            labels = {"xlabel": "" if name else column.name, "ylabel": "probability" if classes else label}
+            plot = partial(plots.series, model, rows, values, output=output)
+            figures.append(figure(plot, text, wide=not name, **labels))
+    has_before = bool(np.any(training_rows(model)[0] < X[:, i].min()))
+    note = SERIES + " Grey dots: the last training rows." * has_before + _intervals(model)
+    largest = f", of the largest {MAX_SERIES} of {len(panel)} series" * (len(panel) > MAX_SERIES)
+    return f"Predictions along {column.name}{largest}", grid(note + f" {CONFUSION}" * classes, figures + confusion)
+
+
+def _first(X: np.ndarray, y: np.ndarray, exposure: dict, column: int | None = None, num: int = MAX_ROWS) -> tuple:
+    """Return the first rows along one input, or without one random rows, with their exposures."""
+    order = np.random.default_rng(0).permutation(len(X)) if column is None else np.argsort(X[:, column], kind="stable")
+    return X[order[:num]], y[order[:num]], {name: np.asarray(values)[order[:num]] for name, values in exposure.items()}
+
+
+def _intervals(model: Any) -> str:
+    """Return what the bands of pictures are, which those of several classes do not have."""
+    return "" if is_classifier(model) and len(model.classes_) > 2 else " " + INTERVALS
+
+
+def _series_of_panel(model: Any, X: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Return the name and the rows of each series that columns of categories tell apart, the largest ones first."""
+    names, counts = np.unique(keys := _categories(model, X), return_counts=True)
+    return [(name, np.flatnonzero(keys == name)) for name in names[np.argsort(-counts, kind="stable")]]
+
+
+def _categories(model: Any, X: np.ndarray) -> np.ndarray:
+    """Return the categories of each row in words."""
+    words = [level_names(column, X[:, inputs]) for column, inputs in table_columns(model) if column.kind == "category"]
+    return np.array([", ".join(row) for row in zip(*words, strict=True)] or [""] * len(X))
+
+
+def _effects(model: Any, X: np.ndarray) -> str:
+    """Return pictures of the importance of columns, if there are several, and of the effects of the first ones."""
+    relevance = plots.relevance(model, X)
+    several, targets = len(relevance) > 1, model.target_names
+    figures = [figure(partial(plots.importance, model, X), "Importance")] * several
+    for sweep in sorted(sweeps(model, X), key=lambda sweep: -relevance[sweep.column])[:MAX_EFFECTS]:
+        for output in range(len(targets)) if len(targets) > 1 else [None]:
+            label = sweep.name if output is None else f"{sweep.name}, on {targets[output]}"
+            figures.append(
+                figure(partial(plots.effect, model, X, sweep.inputs[0], output=output), f"Effect of {label}")
+            )
+    return grid(f"{IMPORTANCE} " * several + EFFECTS + _intervals(model), figures)
+
+
+def _checks(model: Any, X: np.ndarray, y: np.ndarray, exposure: dict) -> str:
+    """Return pictures of calibration and, of numbers, of residuals and, of one input, of the spectrum."""
+    rows, values, exposure = _first(X, y, exposure)
+    classes, name = is_classifier(model), model.input_names[0]
+    figures = [figure(partial(plots.calibration, model, rows, values, **exposure), "Calibration")]
+    if not classes:
+        figures.append(figure(partial(plots.residuals, model, rows, values, **exposure), "Residuals"))
+    if X.shape[1] == 1:
+        figures.append(figure(partial(plots.spectrum, model, rows), f"Spectrum of the prediction along {name}"))
+    return grid(OF_CLASSES if classes else CALIBRATION, figures)
+
+
+def _worst(model: Any, X: np.ndarray, y: np.ndarray, place: Callable[[int], str], exposure: dict) -> str:
+    """Return a table of the rows with the least log density: where they are, and what was predicted of them."""
+    density = model.log_predictive_density(with_column_names(model, X), y, **exposure)
+    rows = np.argsort(density)[:NUM_WORST]
+    named, exposure = with_column_names(model, X[rows]), {name: values[rows] for name, values in exposure.items()}
+    keys = [
+        ", ".join(filter(None, parts))
+        for parts in zip(_dates(model, X[rows]), _categories(model, X[rows]), strict=True)
+    ]
+    where = [place(int(row)) + f"\n{key}" * bool(key) for row, key in zip(rows, keys, strict=True)]
+    if is_classifier(model):
+        chances = model.predict_proba(named)
+        best, true = np.argmax(chances, axis=1), np.searchsorted(model.classes_, y[rows])
+        lines = [
+            [
+                where[i],
+                str(y[row]),
+                f"{model.classes_[best[i]]}",
+                float(chances[i, best[i]]),
+                float(chances[i, true[i]]),
+            ]
+            for i, row in enumerate(rows)
+        ]
+        return paragraph(WORST) + table(
+            lines, ["row", "true class", "predicted", "with probability", "that of the true class"], "rows"
+        )
+    mean, low, high = (
+        np.reshape(part, (len(rows), -1))
+        for part in (model.predict(named, **exposure), *model.predict_quantiles(named, [0.025, 0.975], **exposure))
+    )
+    y = np.reshape(y[rows], mean.shape)
+    lines = []
+    for i, output in np.argwhere(~np.isnan(y)):
+        name = [model.target_names[output]] if mean.shape[1] > 1 else []
+        cells = [float(part[i, output]) for part in (y, mean, low, high)]
+        lines.append([where[i], *name, *cells, float(density[rows[i]])])
+    names = ["target"] if mean.shape[1] > 1 else []
+    return paragraph(WORST) + table(
+        lines, ["row", *names, "value", "prediction", "95%: from", "to", "log density"], "rows"
     )
 
 
-def _figures(model: Any, X, y, exposure: dict, column: int, name: str, outputs, dates: bool) -> list[str]:
-    """Return figures of the predictions against one column, and of calibration, residuals and spectrum."""
-    classes = is_classifier(model)
-    dots = "" if classes and len(model.classes_) > 2 else " and data (red dots)"
-    rates = (y.T / exposure["exposure"]).T if exposure else y  # since predictions are for an exposure of 1
-    figures = []
-    for output, label in outputs:
-        plot = partial(plots.prediction, model, X, rates, column=column, output=output)
-        caption = f"Predictions of {label} (with standard deviations){dots} against {name}."
-        figures.append(_figure(plot, caption, wide=True, dates=dates, xlabel=name, ylabel=label))
-    rows = model, X, y
-    panels = [
-        (partial(plots.calibration, *rows, **exposure), "Calibration: the closer to the diagonal, the better."),
-        (partial(plots.residuals, *rows, **exposure), "Residuals: 19 of 20 should lie in the band."),
-        (partial(plots.spectrum, model, X, column=column), f"Spectrum of the prediction along {name}."),
-    ]
-    if classes:
-        del panels[1]  # a class has no residual
-    return figures + [_figure(plot, caption) for plot, caption in panels]
+def _dates(model: Any, X: np.ndarray) -> list[str]:
+    """Return the first date of each row in words, if there is one."""
+    dates = [(column, inputs[0]) for column, inputs in table_columns(model) if column.kind == "time"][:1]
+    return [clock(day) + " UTC" * bool(column.zone) for column, i in dates for day in X[:, i]] or [""] * len(X)
 
 
 def _metric(name: str, value: float) -> str:
-    return f"{value:.1%}" if name.startswith(("accuracy", "coverage")) else f"{value:.6g}"
+    return f"{value:.1%}" if name.startswith(("accuracy", "coverage")) else shown(value)
 
 
 def model_warnings(model: Any, X: np.ndarray, metrics: dict[str, float], residual: list[float]) -> list[str]:
@@ -120,36 +227,3 @@ def model_warnings(model: Any, X: np.ndarray, metrics: dict[str, float], residua
         (outside > TOLERANCE, f"{outside:.0%} of the rows are outside the training data: take those as guesses."),
     ]
     return [text for is_due, text in checks if is_due] + coverage_warnings(metrics)
-
-
-def _paragraphs(warnings: list[str]) -> str:
-    if not warnings:
-        return '<p class="good">Nothing unusual was found.</p>'
-    return "".join(f'<p class="warning">{escape(warning)}</p>' for warning in warnings)
-
-
-def _table(rows: dict[str, list[str]]) -> str:
-    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in (name, *values)) for name, values in rows.items())
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>" if rows else ""
-
-
-def _grid(figures: list[str]) -> str:
-    return f'<div class="figures">{"".join(figures)}</div>' if figures else ""
-
-
-def _figure(plot: Callable[..., Axes], caption: str, *, wide: bool = False, dates: bool = False, **labels: str) -> str:
-    """Return a figure of one plot as inline SVG."""
-    style: Any = {"svg.fonttype": "none", "svg.hashsalt": caption, "font.family": "sans-serif"}
-    with matplotlib.rc_context({**style, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(9, 3.4) if wide else (4.4, 3.0), layout="constrained")
-        ax = plot(ax=figure.subplots())
-        ax.set(**labels)
-        if dates:
-            ax.xaxis_date()  # matplotlib, too, counts days since 1970
-        stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None})
-    # Ids must be unique on the page.
-    prefix, svg = f"f{zlib.crc32(caption.encode()):x}-", stream.getvalue()
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}", svg[svg.index("<svg") :])
-    attributes, text = ' class="wide"' if wide else "", escape(caption)
-    return f'<figure{attributes} role="img" aria-label="{text}">{svg}<figcaption>{text}</figcaption></figure>'

@@ -22,6 +22,7 @@ from overtone.estimators.arguments import checked_scaling, dense, encoding, mixe
 from overtone.estimators.baselines import MAX_CELLS, fit_baselines
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
+from overtone.estimators.recent import last_rows
 from overtone.estimators.saving import restored, stored
 from overtone.estimators.stored import range_of
 from overtone.gp import diagnostics
@@ -60,6 +61,7 @@ class DeepGPEstimator(BaseEstimator):
     means_: np.ndarray | None = None  # of the training inputs, where they fill gaps
     range_ = TRAINED  # of scaled inputs, beyond which predictions are extrapolated
     baselines_: dict[str, np.ndarray]  # simple models of the training rows, by their names
+    recent_: np.ndarray | None = None  # the first input and the targets of the last training rows, in the model's units
     neighbours_: Neighbours = ()  # for each output, the GP of what the neighbours of a row know, where it pays
 
     def __init__(self, *arguments: Any, **settings: Any):
@@ -85,7 +87,7 @@ class DeepGPEstimator(BaseEstimator):
         """Train on checked inputs and targets (N, Q) in the model's units, with a likelihood for them."""
         compiling.keep_compiled_programs()
         compiling.forget_programs_if_many()
-        self.range_ = TRAINED
+        self.range_, self.recent_ = TRAINED, None if isinstance(X, RowView) else last_rows(X, Y)
         if isinstance(X, RowView):
             self.x_scaling_ = checked_scaling("X", unit_interval, range_of(X))
             self.n_features_in_ = X.shape[1]
@@ -118,6 +120,7 @@ class DeepGPEstimator(BaseEstimator):
         rows = Rows(self.x_scaling_.columns(values[kept], self.config_.dtype), Y[kept])
         if not len(rows.X):
             return self
+        self.recent_ = last_rows(values[kept], rows.y, self.recent_)
         if self.learns_outside:
             self.range_ = np.stack(
                 [np.minimum(self.range_[0], rows.X.min(0)), np.maximum(self.range_[1], rows.X.max(0))]

@@ -11,6 +11,7 @@ from overtone.autopilot.record import Plan
 from overtone.estimators.arguments import encoding, tuples
 from overtone.estimators.baselines import NAMES
 from overtone.estimators.ranges import TRAINED
+from overtone.estimators.recent import is_series
 from overtone.gp.maps import Affine
 from overtone.gp.model import DeepGP
 from overtone.gp.neighbours import NeighbourGP
@@ -30,6 +31,7 @@ def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[st
     arrays |= {"history_.loss": model.history_.loss, "range_": np.asarray(model.range_, float)}
     arrays |= {} if model.means_ is None else {"means_": model.means_}
     arrays |= {BASELINE + name: parameters for name, parameters in model.baselines_.items()}
+    arrays |= {"recent_": model.recent_} if neighbours and is_series(model) and model.recent_ is not None else {}
     about = {
         "estimator": type(model).__name__,
         "parameters": {**model.get_params(), "random_state": model.config_.random_state},
@@ -77,6 +79,9 @@ def restored(kind: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) ->
     if any(line.shape != (num_rows, 2 + model.n_features_in_) for line in model.baselines_.values()):
         raise files.FileError("its baselines do not belong to its model.")
     neighbours, num_outputs = model.neighbours_, model.model_.output.num_outputs
+    model.recent_ = arrays.get("recent_")
+    if model.recent_ is not None and not (model.recent_.ndim == 2 and model.recent_.shape[1] > 1):
+        raise files.FileError("its last training rows are not rows.")
     fit = isinstance(neighbours, tuple) and len(neighbours) in (0, num_outputs)
     if not fit or not all(process is None or _fits(process, model.n_features_in_) for process in neighbours):
         raise files.FileError("its neighbours do not belong to its model.")

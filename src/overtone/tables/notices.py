@@ -51,7 +51,7 @@ def _number(column: Column, series: pl.Series, values: np.ndarray) -> str:
 
 def _time(column: Column, series: pl.Series) -> str:
     days = column.days(series)[1]
-    first, last = (_clock(day) for day in (np.nanmin(days), np.nanmax(days)))
+    first, last = (clock(day) for day in (np.nanmin(days), np.nanmax(days)))
     where = f" in {column.zone}" if column.zone else ""
     where += ", in the local time of its offsets" if column.format.endswith("%z") else ""
     text = f"dates{f' like {column.format}' * bool(column.format)} from {first} to {last}{where}"
@@ -68,7 +68,8 @@ def _range(known: np.ndarray) -> str:
     return f"{known.min():.15g} to {known.max():.15g}"
 
 
-def _clock(days: float) -> str:
+def clock(days: float) -> str:
+    """Return days since 1970 as a date and, unless it is midnight, a time."""
     time = np.datetime64(round(days * MICROSECONDS_PER_DAY), "us").astype("datetime64[s]")
     return str(time).replace("T", " ").removesuffix(" 00:00:00")
 

@@ -18,12 +18,13 @@ from overtone.tables.targets import class_labels, numeric_target
 class Rows:
     """Hold inputs (N, D), targets (N,) or (N, P) and, for counts, their exposures (N,) as a keyword of estimators.
 
-    They are arrays, or views of rows on the disk.
+    They are arrays, or views of rows on the disk. numbers: the places (N,) of rows in memory in their table.
     """
 
     X: Any
     y: Any
     keywords: dict[str, Any]
+    numbers: Any = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -33,7 +34,10 @@ class Rows:
 
     def mapped(self, change: Callable[[Any], Any]) -> Self:
         """Return the rows with all parts changed alike."""
-        return type(self)(change(self.X), change(self.y), {name: change(v) for name, v in self.keywords.items()})
+        numbers = None if self.numbers is None else change(self.numbers)
+        return type(self)(
+            change(self.X), change(self.y), {name: change(v) for name, v in self.keywords.items()}, numbers
+        )
 
 
 def encode_inputs(encoder: Encoder, frame: pl.DataFrame, exposure: str | None) -> tuple[np.ndarray, dict]:
@@ -72,4 +76,4 @@ def complete_rows(encoder: Encoder, frame: pl.DataFrame, y: np.ndarray, exposure
     """Return the rows that are not to be dropped."""
     X, keywords = encode_inputs(encoder, frame, exposure)
     complete = np.array(~np.isnan(X).any(axis=1))
-    return Rows(X, y, keywords)[complete]
+    return Rows(X, y, keywords, np.arange(len(y)))[complete]
