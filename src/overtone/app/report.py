@@ -10,9 +10,11 @@ from sklearn.base import is_classifier
 
 from overtone.app import plots
 from overtone.app.curves import inputs_of, training_rows, with_column_names
+from overtone.app.judging import judge
 from overtone.app.loading import LEVELS, MIN_ROWS, TOLERANCE, coverage_warnings, describe
 from overtone.app.page import figure, grid, page, paragraph, paragraphs, shown, table
 from overtone.app.sweeps import level_names, sweeps, table_columns, trained_range, trend_column
+from overtone.tables.gaps import number_of
 from overtone.tables.notices import clock
 
 MAX_EFFECTS, MAX_ROWS, MAX_SERIES, MAX_IN_SERIES, NUM_WORST = 12, 500, 6, 250, 8
@@ -21,6 +23,7 @@ METRICS = {
     "rows": "rows",
     "rmse": "root mean squared error",
     "standardised_rmse": "the same, in standard deviations of the training targets",
+    "r2": "share of the variance that is explained",
     "accuracy": "rows whose most probable class is right",
     "brier": "Brier score",
     "log_density": "mean log density, in nats",
@@ -51,16 +54,19 @@ def render_report(
     """
     X, y = inputs_of(model, X), np.asarray(y)
     named = with_column_names(model, X)
-    metrics, residual = model.evaluate(named, y, **exposure), model.residual_fraction(named)
-    several, target = len(model.target_names) > 1, ", ".join(model.target_names)
-    outputs = model.evaluate_outputs(named, y, **exposure) if several else [metrics]
-    scores = [[METRICS[name], *(_metric(name, each[name]) for each in outputs)] for name in metrics]
+    judged, residual = judge(model, named, y, **exposure), model.residual_fraction(named)
+    target = ", ".join(model.target_names)
+    columns, first = {name: each.metrics for name, each in judged.items()}, next(iter(judged.values()))
+    metrics = model.evaluate(named, y, **exposure) if len(judged) > 1 else first.metrics
+    columns |= first.baselines if len(judged) == 1 else {}
+    scores = [[METRICS[name], *(_metric(name, each[name]) for each in columns.values())] for name in metrics]
+    verdicts = [f"{name}: {each.verdict}" if len(judged) > 1 else each.verdict for name, each in judged.items()]
     about = describe(model, [column.name for column, _ in table_columns(model)], target)
     about["residual fraction of each layer"] = ", ".join(f"{share:.2g}" for share in residual)
     title, pictures = _predictions(model, X, y, exposure)
     sections = {
         "What to know first": paragraphs(model_warnings(model, X, metrics, residual)),
-        "How good the predictions are": table(scores, ["", *model.target_names] if several else []),
+        "How good the predictions are": "".join(map(paragraph, verdicts)) + table(scores, ["", *columns], "rows"),
         title: pictures,
         "Which inputs matter": _effects(model, _first(X, y, {})[0]),
         "Whether the uncertainty is right": _checks(model, X, y, exposure),
@@ -220,7 +226,7 @@ def model_warnings(model: Any, X: np.ndarray, metrics: dict[str, float], residua
     outside, error = np.mean(np.any((X < low - 1e-9) | (X > high + 1e-9), axis=1)), metrics.get("standardised_rmse", 0)
     checks = [
         (model.history_.message, model.history_.message),
-        (rows < MIN_ROWS, f"There are only {rows} rows here: the metrics below are rough."),
+        (rows < MIN_ROWS, f"Only {number_of(rows, 'row')} here: the metrics below are rough."),
         (num_steps < MIN_STEPS and not exact, f"Training took only {num_steps} steps: give it more time."),
         (missed > MAX_RESIDUAL, f"A layer's features miss {missed:.0%} of its variance: more frequencies would help."),
         (error > MAX_ERROR, "The predictions are hardly better than the target's mean: the inputs may say little."),

@@ -100,7 +100,7 @@ class DeepGPEstimator(BaseEstimator):
             self.plan_.reasons["likelihood"] = why
         run = Run(self.verbose, **{name: given for name, given in watched.items() if given is not None})
         self.model_, self.history_, self.neighbours_, why = train(self.plan_, X, Y, run)
-        some = random_rows(Rows(X, Y), MAX_CELLS // X.shape[1])
+        some = random_rows(Rows(X, Y), MAX_CELLS // X.shape[1], config.random_state)
         self.baselines_ = fit_baselines(self.model_.likelihood, *some, config.random_state)
         found = {"n_layers": self.history_.choice, "likelihood": self.history_.noise, "neighbours": why}
         self.plan_.reasons.update({name: sentence for name, sentence in found.items() if sentence})
@@ -122,9 +122,8 @@ class DeepGPEstimator(BaseEstimator):
             return self
         self.recent_ = last_rows(values[kept], rows.y, self.recent_)
         if self.learns_outside:
-            self.range_ = np.stack(
-                [np.minimum(self.range_[0], rows.X.min(0)), np.maximum(self.range_[1], rows.X.max(0))]
-            )
+            low, high = self.range_
+            self.range_ = np.stack([np.minimum(low, rows.X.min(0)), np.maximum(high, rows.X.max(0))])
         else:
             warn_of_rows_outside(is_outside(rows.X), self.input_names)
         if self.neighbours_:
