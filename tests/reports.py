@@ -22,7 +22,7 @@ from sklearn.datasets import load_diabetes, load_wine
 from overtone.app.cli import main as overtone
 
 RNG = np.random.default_rng(0)
-MAX_HEIGHT, FOLD, NUM_COLOURS = 6000, 1000, 64
+MAX_HEIGHT, FOLD, NUM_COLOURS = 9000, 1000, 96
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
 NEEDED = {"series": "co2_mauna_loa_weekly", "panel": "parking_birmingham"}
 SIZES = {"": (1280, 0.6), "_phone": (390, 0.6)}  # pixels of a window, and how large they are in the picture
@@ -85,18 +85,21 @@ def save(picture: Image.Image, path: Path) -> None:
     picture = picture.convert("RGB").crop((0, 0, picture.width, len(white) - int(np.argmin(white[::-1]))))
     if picture.height > 3 * picture.width:  # of a phone
         parts = range(0, picture.height, FOLD)
-        picture = side_by_side([picture.crop((0, top, picture.width, top + FOLD)) for top in parts])
+        picture = side_by_side(
+            [picture.crop((0, top, picture.width, min(top + FOLD, picture.height))) for top in parts]
+        )
     few = picture.quantize(NUM_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
     print(f"{path.name}, {path.stat().st_size / 1000:.0f} kB", flush=True)
 
 
 def side_by_side(pictures: list[Image.Image]) -> Image.Image:
-    """Return pictures of one size in a row."""
+    """Return pictures in a row; all are as large as the first, or shorter."""
     width, height = pictures[0].size
-    row = Image.new("RGB", (len(pictures) * (width + 4), height), "grey")
+    row = Image.new("RGB", (len(pictures) * (width + 4), height), "white")
     for i, picture in enumerate(pictures):
         row.paste(picture, (i * (width + 4), 0))
+        row.paste("grey", (i * (width + 4) + width, 0, (i + 1) * (width + 4), height))
     return row
 
 

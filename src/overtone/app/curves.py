@@ -13,29 +13,20 @@ from sklearn.base import is_classifier
 from overtone.app.sweeps import MAX_LEVELS, Sweep
 from overtone.estimators.recent import is_series
 
-BOUNDS = (0.025, 0.25, 0.75, 0.975)  # of the intervals of 95 % and of 50 %
-NUM_DRAWS, MAX_LABEL, MAX_UPRIGHT, MAX_ACROSS = 32, 20, 24, 3  # characters of a label, and of all under an axis
+BOUNDS = (0.025, 0.975, 0.25, 0.75)  # of the intervals of 95 % and of 50 %
+NUM_DRAWS, MAX_LABEL, MAX_UPRIGHT, MAX_ACROSS = 32, 20, 24, 3  # characters of a label and of all under an axis, names
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Hold means (N, curves) and bounds (4, N, curves) of intervals: of targets, or of the probability of a class.
+    """Hold means (N, curves) and bands, pairs of bounds (N, curves) of intervals of 95 % and of 50 %.
 
-    The probabilities of several classes have no intervals, which would hide each other: their bounds are the means.
+    They are those of targets, or of the probability of a class; with several classes, bands would hide each other.
     """
 
     names: list[str]
     mean: np.ndarray
-    bounds: np.ndarray
-
-    @property
-    def bands(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The lower and upper bounds of each interval, the widest first."""
-        return [(self.bounds[0], self.bounds[3]), (self.bounds[1], self.bounds[2])] * (not self._certain)
-
-    @property
-    def _certain(self) -> bool:
-        return bool(np.all(self.bounds == self.mean))
+    bands: list[tuple[np.ndarray, np.ndarray]]
 
 
 def curves(model: Any, X: np.ndarray, output: int | None = None, **exposure: Any) -> Curves:
@@ -43,12 +34,13 @@ def curves(model: Any, X: np.ndarray, output: int | None = None, **exposure: Any
     rows, shown = with_column_names(model, X), shown_outputs(model, output)
     if is_classifier(model):
         names, mean = [f"P({label})" for label in model.classes_], model.predict_proba(rows)
-        draws = model.sample_functions(NUM_DRAWS)(rows) if len(shown) == 1 else mean[..., None]
-        bounds = np.quantile(draws, BOUNDS, axis=-1)
+        single = len(shown) == 1
+        bounds = np.quantile(model.sample_functions(NUM_DRAWS)(rows), BOUNDS, axis=-1) if single else mean[:0]
     else:
         names, mean = model.target_names, model.predict(rows, **exposure).reshape(len(X), -1)
         bounds = model.predict_quantiles(rows, BOUNDS, **exposure).reshape(len(BOUNDS), len(X), -1)
-    return Curves([names[i] for i in shown], mean[:, shown], bounds[..., shown])
+    bounds = bounds[..., shown]
+    return Curves([names[i] for i in shown], mean[:, shown], list(zip(bounds[::2], bounds[1::2], strict=True)))
 
 
 def means(model: Any, X: np.ndarray) -> np.ndarray:

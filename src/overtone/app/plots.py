@@ -30,7 +30,7 @@ RED, GREY, PALE = "#c8102e", "#777777", "#aaaaaa"
 GRID_POINTS, SPECTRUM_POINTS = 300, 2048
 DOT = 2.5  # the size of a row
 MAX_UNITS, MAX_SHUFFLED, MAX_BARS = 6, 200, 12
-MAX_GAP = 8  # median steps between rows, beyond which the line of a series is interrupted
+MAX_GAP = 8  # median steps between rows, beyond which the line through dates is interrupted
 MIN_BEFORE = 30  # training rows that are drawn before a forecast, or twice as many as the forecast has rows
 
 
@@ -68,11 +68,12 @@ def series(model: Any, X, y, ax: Axes | None = None, *, output: int | None = Non
     order = np.argsort(X[:, i], kind="stable")
     rows, Y = X[order], targets(model, np.asarray(y)[order], output)
     shown = rows_between(column, rows) if is_series(model) else rows
-    found, steps = curves(model, shown, output), np.diff(shown[:, i])
-    gaps = 1 + np.flatnonzero(steps > MAX_GAP * np.median(steps)) if len(steps) and not is_series(model) else []
-    mean, *bounds = (np.insert(part, gaps, np.nan, axis=0) for part in (found.mean, *sum(found.bands, ())))
+    found, steps = curves(model, shown, output), np.diff(shown[:, i], append=shown[-1, i])
+    is_gap = (steps > MAX_GAP * np.median(steps)) & (column.kind == "time" and not is_series(model))
+    at = 1 + np.flatnonzero(is_gap)
+    mean, *bounds = (np.insert(part, at, np.nan, axis=0) for part in (found.mean, *sum(found.bands, ())))
     bands = list(zip(bounds[::2], bounds[1::2], strict=True))
-    draw_bands(ax, np.insert(shown[:, i], gaps, np.nan), found.names, mean, bands)
+    draw_bands(ax, np.insert(shown[:, i], at, np.nan), found.names, mean, bands)
     x, before = training_rows(model, output)
     kept = np.flatnonzero(x < rows[0, i])[-max(MIN_BEFORE, 2 * len(rows)) :]
     for values in before[kept].T[: 1 if is_classifier(model) else None]:
@@ -88,9 +89,10 @@ def observed(model: Any, X, y, ax: Axes | None = None, *, output: int | None = N
     ax = plt.gca() if ax is None else ax
     found, Y = curves(model, inputs_of(model, X), output, **exposure), targets(model, y, output)
     for i, name in enumerate(found.names):
-        mean, (low, *_, high) = found.mean[:, i], found.bounds[..., i]
-        lines = np.stack([low, high, np.full(len(low), np.nan)], axis=1)  # one path is shorter than many
-        ax.plot(np.repeat(mean, 3), lines.ravel(), color=f"C{i}", alpha=0.3, linewidth=0.8)
+        mean = found.mean[:, i]
+        for low, high in found.bands[:1]:  # as one path, which is shorter than many
+            lines = np.stack([low[:, i], high[:, i], np.full(len(mean), np.nan)], axis=1)
+            ax.plot(np.repeat(mean, 3), lines.ravel(), color=f"C{i}", alpha=0.3, linewidth=0.8)
         ax.plot(mean, Y[:, i], ".", color=f"C{i}" if i else RED, markersize=DOT, label=name)
     ends = [np.min(found.mean), np.max(found.mean)]
     ax.plot(ends, ends, color=GREY, linewidth=0.8)

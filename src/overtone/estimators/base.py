@@ -266,8 +266,9 @@ class DeepGPEstimator(BaseEstimator):
     def save(self, path: str | os.PathLike, *, neighbours: bool = True) -> None:
         """Write the fitted estimator to one safetensors file, which `load` reads again.
 
-        Where neighbours are asked, the file holds the scaled inputs of training rows and their scores; with
-        `neighbours=False` it does not, and the loaded model predicts what the deep GP says alone.
+        Where neighbours are asked, the file holds the scaled inputs of training rows and their scores, and that of a
+        series holds its last rows. With `neighbours=False` it does not, and the loaded model predicts what the deep GP
+        says alone.
         """
         self._fitted()
         files.write(path, "estimator", *stored(self, neighbours))
