@@ -14,6 +14,7 @@ from overtone.autopilot.spectrum import (
     matern_density,
     noise_of_series,
     start_of_series,
+    variance_beyond,
 )
 from overtone.gp.kernels import Matern12, Matern32, Matern52
 from overtone.inference.collapsed import Collapsed
@@ -105,3 +106,16 @@ def test_the_spectral_density_is_the_kernel_s(kind):
     w = np.linspace(0, 300, 50)
     kernel = kind(jnp.ones(()), jnp.full((), 0.1))
     np.testing.assert_allclose(matern_density(w, 0.1, kind.order), kernel.spectral_density(jnp.asarray(w)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("noise", "least"), [(0.0, 1e-9), (0.1, 0.01)])
+def test_waves_that_no_feature_carries_are_noise_to_begin_with(noise, least):
+    x = np.linspace(0, 1, 3000)
+    y = 2**0.5 * np.sin(2 * np.pi * 40 * x) + noise * np.random.default_rng(0).standard_normal(3000)
+    assert variance_beyond(x, y, 30.0) == pytest.approx(1 + noise**2, rel=0.03)
+    assert variance_beyond(x, y, 50.0) == pytest.approx(least, rel=0.3 if noise else 1.0, abs=1e-8)
+    for features, settings in (("pinned", {}), ("fourier", {}), ("points", {"method": "dgp"})):
+        few = planned(x[:, None], y[:, None], n_inducing=35, n_layers=2, features=features, **settings)
+        assert few.noise == pytest.approx(0.1)
+        many = planned(x[:, None], y[:, None], n_inducing=300, n_layers=2, features=features, **settings)
+        assert many.noise < 0.03

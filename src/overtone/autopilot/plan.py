@@ -88,7 +88,7 @@ class _Planner:
             fine_inputs=self.decide_fine_inputs(depths),
             band_limited=band_limited,
             likelihood=likelihood,
-            noise=start_noise(self.X[:, 0], self.targets, start) if self.series and not self.paper else START.noise,
+            noise=self.start_noise(start) if self.series and not self.paper else START.noise,
             output=output,
             optimiser=paper_optimiser(config, output),
             kl_anneal_steps=OBJECTIVE.anneal_steps if output == "natural" else 0,
@@ -142,8 +142,19 @@ class _Planner:
 
     def wanted_frequencies(self) -> int:
         """Return the frequencies that the target's spectrum asks for, on the interval that carries them."""
+        return ceil(self.interval_length * frequencies(self.X, self.targets))
+
+    @property
+    def interval_length(self) -> float:
+        """The length of the features' interval, in ranges of the data."""
         a, b = self.config.interval or ((-2.0, 3.0) if self.features == "fourier" else (0.0, 1.0))
-        return ceil((b - a) * frequencies(self.X, self.targets))
+        return b - a
+
+    def start_noise(self, start: Start | None) -> float:
+        """Return the noise variance that a series starts from; two points or splines carry a cycle."""
+        waves = self.features in ("pinned", "fourier")
+        cycles = self.num_inducing / (self.interval_length if waves else 2)
+        return start_noise(self.X[:, 0], self.targets, start, cycles)
 
     def grow_series(self) -> None:
         """Take more frequencies, and a smoother kernel, where the bound of a series says that they are worth it."""

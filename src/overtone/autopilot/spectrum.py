@@ -87,13 +87,23 @@ def start_of_series(x: np.ndarray, Y: np.ndarray, order: int, num: int, band_lim
     return best
 
 
-def start_noise(x: np.ndarray, Y: np.ndarray, start: Start | None) -> float:
-    """Return the noise variance that a series starts from: at least what rows of the same x differ by."""
-    repeated = max(noise_of_repeats(x, y) for y in Y.T)
+def start_noise(x: np.ndarray, Y: np.ndarray, start: Start | None, cycles: float) -> float:
+    """Return the noise variance that a series starts from, whose features carry so many cycles over the range.
+
+    It is at least what rows of the same x differ by, and waves that no feature carries are noise to the model: without
+    enough of it, the first steps lead where there is no finite loss.
+    """
+    least = max(max(noise_of_repeats(x, y), min(START.noise, variance_beyond(x, y, cycles))) for y in Y.T)
     if start:
-        return max(start.noise, repeated)
+        return max(start.noise, least)
     between = max(noise_of_series(x, y) for y in Y.T)
-    return max(repeated, min(START.noise, between) or START.noise, START.least_noise)
+    return max(least, min(START.noise, between) or START.noise, START.least_noise)
+
+
+def variance_beyond(x: np.ndarray, y: np.ndarray, cycles: float) -> float:
+    """Return the variance of y, without a line, in waves of more cycles over the range of x than these."""
+    power = _power(x, y)
+    return float(2 * np.sum(power[int(cycles) + 1 :]) / max(len(np.unique(x[~np.isnan(y)])), 1))
 
 
 def warn_if_far_too_few(num: int, wanted: int) -> None:
