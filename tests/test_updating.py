@@ -1,5 +1,6 @@
 """New rows without the old ones: the result is that of all rows, fitted again."""
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -40,6 +41,20 @@ def test_rows_in_two_parts_are_as_good_as_all_at_once(x64, features):
     for part, whole, old in zip(moments(parts), moments(at_once), before, strict=True):
         np.testing.assert_allclose(part, whole, atol=1e-8)
         assert np.abs(old - whole).max() > 1e-3  # the new rows do matter
+
+
+def test_noise_that_varies_stays_a_function_of_the_points_that_it_was_learned_at(x64):
+    model = gp(ot.InducingPoints(Fixed(X[OLD])))
+    model = with_output_from_rows(model, KEY, X[OLD], y[OLD][:, None])
+    num, rng = len(X[OLD]), np.random.default_rng(0)
+    parts = np.full((3, 1, 1), -2.0), rng.standard_normal((3, 1, 1, num))
+    noise = ot.FlexibleNoise(0.1, *map(jax.device_put, parts))
+    varying = eqx.tree_at(lambda m: m.likelihood, model, noise)
+    wider = ot.with_more_points(varying, X[NEW])
+    for now, before in zip(moments(wider), moments(varying), strict=True):
+        np.testing.assert_allclose(now, before, atol=1e-6)
+    mean, _ = moments(ot.with_more_rows(wider, X[NEW], y[NEW][:, None], key=KEY), X[NEW])
+    assert np.mean((mean - y[NEW]) ** 2) < np.mean((moments(varying, X[NEW])[0] - y[NEW]) ** 2)
 
 
 def test_an_exact_gp_stays_exact(x64):

@@ -9,11 +9,13 @@ they are; those of new points are N(0, I), and rows that lie on earlier points s
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 from scipy.linalg import block_diag, solve_triangular
 
 from overtone.gp.features import InducingPoints
+from overtone.gp.likelihoods import FlexibleNoise
 from overtone.gp.model import DeepGP
 from overtone.gp.variational import Full
 from overtone.inference.output_layer import output_sums, reference_noise, with_output
@@ -48,7 +50,12 @@ def with_more_points(model: DeepGP, Z: np.ndarray) -> DeepGP:
         parts = mean, np.log(diagonal), np.moveaxis(root / diagonal[:, None], 0, 1)
         q = Full(*(jax.device_put(part[None].astype(dtype)) for part in parts))
         features = InducingPoints(Fixed(jax.device_put(np.concatenate([points, Z]).astype(points.dtype))))
-    return eqx.tree_at(lambda m: (m.layers[-1].features, m.layers[-1].q), model, (features, q))
+        likelihood = model.likelihood
+        if isinstance(likelihood, FlexibleNoise):  # which is a function of the same features, and learns nothing new
+            weight = jnp.pad(likelihood.weight, [(0, 0)] * (likelihood.weight.ndim - 1) + [(0, len(Z))])
+            likelihood = eqx.tree_at(lambda noise: noise.weight, likelihood, weight)
+    parts = features, q, likelihood
+    return eqx.tree_at(lambda m: (m.layers[-1].features, m.layers[-1].q, m.likelihood), model, parts)
 
 
 def joint_posterior(model: DeepGP) -> tuple[np.ndarray, np.ndarray]:
