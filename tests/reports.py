@@ -20,9 +20,10 @@ from PIL import Image
 from sklearn.datasets import load_diabetes, load_wine
 
 from overtone.app.cli import main as overtone
+from tests.test_pages import MAX_PICTURE_BYTES
 
 RNG = np.random.default_rng(0)
-MAX_HEIGHT, FOLD, NUM_COLOURS = 9000, 1000, 96
+MAX_HEIGHT, FOLD = 9000, 1000
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
 NEEDED = {"series": "co2_mauna_loa_weekly", "panel": "parking_birmingham"}
 SIZES = {"": (1280, 0.6), "_phone": (390, 0.6)}  # pixels of a window, and how large they are in the picture
@@ -80,7 +81,7 @@ def browse(*arguments: str) -> None:
 
 
 def save(picture: Image.Image, path: Path) -> None:
-    """Save a picture without the white below it, in few colours."""
+    """Save a picture without the white below it, in few colours, and folded if it is long."""
     white = np.all(np.asarray(picture.convert("L")) > 250, axis=1)
     picture = picture.convert("RGB").crop((0, 0, picture.width, len(white) - int(np.argmin(white[::-1]))))
     if picture.height > 3 * picture.width:  # of a phone
@@ -88,8 +89,11 @@ def save(picture: Image.Image, path: Path) -> None:
         picture = side_by_side(
             [picture.crop((0, top, picture.width, min(top + FOLD, picture.height))) for top in parts]
         )
-    few = picture.quantize(NUM_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)
+    for num_colours in (96, 64, 48, 32):  # until it is small
+        few = picture.quantize(num_colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(path, optimize=True)
+        if path.stat().st_size < MAX_PICTURE_BYTES:
+            break
     print(f"{path.name}, {path.stat().st_size / 1000:.0f} kB", flush=True)
 
 

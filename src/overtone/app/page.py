@@ -25,7 +25,7 @@ h2, .note { break-after: avoid; } .note { font-size: .9rem; color: #444; margin:
 table { border-collapse: collapse; font-size: .95rem; } tr { break-inside: avoid; border-bottom: 1px solid #eee; }
 td, th { padding: .2rem 1.2rem .2rem 0; vertical-align: top; text-align: left; font-weight: normal; }
 th, small { color: #555; font-size: .85rem; } td:last-child, th:last-child { padding-right: 0; }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .words tr { border: 0; } .words td:first-child { min-width: 7rem; color: #555; }
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 19.5rem), 1fr)); gap: 1.2rem 1rem; }
 .wide { grid-column: 1 / -1; } figure { margin: 0; break-inside: avoid; } figcaption { font-weight: 600; }
@@ -45,7 +45,7 @@ figcaption { font-size: .9rem; } svg { display: block; width: 100%; height: auto
 def page(title: str, heading: str, about: list[str], sections: dict[str, str]) -> str:
     """Return a page; sections have titles and HTML, and those without content are left out."""
     body = "".join(f"<h2>{escape(name)}</h2>{content}" for name, content in sections.items() if content)
-    lines = "".join(f'<p class="about">{escape(line)}</p>' for line in about)
+    lines = "".join(f'<p class="about">{_words(line)}</p>' for line in about)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -72,9 +72,14 @@ def table(rows: Sequence[Sequence[Any]], head: Sequence[str] = (), kind: str = "
 
 def _cell(content: Any) -> str:
     if isinstance(content, str):
-        first, *more = escape(content).split("\n")
+        first, *more = _words(content).split("\n")
         return f"<td>{first}{''.join(f'<br><small>{line}</small>' for line in more)}</td>"
     return f'<td class="number">{escape(shown(content))}</td>'
+
+
+def _words(text: str) -> str:
+    """Return text as HTML in which no line ends within a date."""
+    return re.sub(r"\d{4}-\d\d-\d\d", r'<span class="number">\g<0></span>', escape(text))
 
 
 def shown(value: float) -> str:
