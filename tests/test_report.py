@@ -177,7 +177,7 @@ def test_it_warns_in_plain_words(model):
     assert "take those as guesses" in " ".join(model_warnings(model, X + 20, found, [0.0]))
     assert "too sure" in " ".join(model_warnings(model, X, {**found, "coverage_95": 0.6}, [0.0]))
     assert "more frequencies" in " ".join(model_warnings(model, X, found, [0.0, 0.4]))
-    assert "only 3 rows" in " ".join(model_warnings(model, X, {**found, "rows": 3}, [0.0]))
+    assert "Only 3 rows" in " ".join(model_warnings(model, X, {**found, "rows": 3}, [0.0]))
     assert "hardly better" in " ".join(model_warnings(model, X, {**found, "standardised_rmse": 1.0}, [0.0]))
 
 

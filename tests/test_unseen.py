@@ -21,7 +21,7 @@ def effects(rng: np.random.Generator, letter: str, num: int) -> dict[str, float]
     return {f"{letter}{i}": float(e) for i, e in enumerate(rng.standard_normal(num))}
 
 
-@pytest.mark.parametrize("num", [2, 5, 20, 60])
+@pytest.mark.parametrize("num", [2, 60])  # inputs of zeros and ones, and hashed
 def test_intervals_of_unseen_categories_cover_new_effects(num):
     rng = np.random.default_rng(num)
     known = effects(rng, "known", num)

@@ -259,9 +259,8 @@ class DeepGPEstimator(BaseEstimator):
             counts = {str(name): int(gap.missing_cells(np.asarray(X[name])).sum()) for name in X.columns}
             if any(counts.values()):
                 raise ValueError(gap.missing_values_message(counts))
-        return validate_data(
-            self, dense(X), *y, ensure_all_finite=True if missing == "error" else "allow-nan", **settings
-        )
+        settings["ensure_all_finite"] = True if missing == "error" else "allow-nan"
+        return validate_data(self, dense(X), *y, **settings)
 
     def save(self, path: str | os.PathLike, *, neighbours: bool = True) -> None:
         """Write the fitted estimator to one safetensors file, which `load` reads again.

@@ -90,12 +90,14 @@ def restored(kind: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) ->
 
 def _fits(process: Any, num_inputs: int) -> bool:
     """Return whether something in a file is a GP of neighbours for so many inputs."""
-    return (
-        isinstance(process, NeighbourGP)
-        and process.inputs.shape == (process.scores.size, num_inputs)
+    if not isinstance(process, NeighbourGP):
+        return False
+    process = jax.tree.map(np.asarray, process)  # JAX would warn of double precision, which is switched off here
+    return bool(
+        process.inputs.shape == (process.scores.size, num_inputs)
         and process.scores.size > 0
         and process.lengthscales.shape == (num_inputs,)
-        and bool(np.all(process.lengthscales > 0))
+        and np.all(process.lengthscales > 0)
         and 0 <= process.share < 1
         and process.gain >= 0
         and min(process.scales) > 0
