@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import overtone as ot
 from overtone.gp.likelihoods import Gaussian
 from overtone.gp.model import elbo
 from overtone.inference.collapsed import Collapsed, collapsed_fit
@@ -193,3 +194,17 @@ def test_averages_of_minibatches_tend_to_the_sums_over_all_rows():
         distances.append(float(jnp.linalg.norm(memory.gram - gram)))
     assert int(memory.step) == 60
     assert np.mean(distances[-20:]) < 2 * (objective.rate / 2) ** 0.5 * distances[0]
+
+
+@pytest.mark.parametrize("num_data", [2e7, 1e9])
+def test_very_many_rows_leave_sums_in_single_precision_positive_definite(num_data):
+    X = np.random.default_rng(0).random((300, 6)).astype("float32")
+    y = np.sin(6 * X[:, :1])
+    layer = ot.Layer(ot.Matern32(), ot.PinnedFourier(8), q=ot.Joint, projection=ot.Projection(20))
+    model = ot.DeepGP([layer], ot.Gaussian(0.03)).initialised(X, y)
+    model, memory = NaturalGradient().init(model, Rows(X, y))
+    memory = eqx.tree_at(lambda m: m.num_data, memory, jax.device_put(np.float32(num_data)))
+    loss = eqx.filter_jit(NaturalGradient().loss)
+    for first in (0, 100, 200):
+        value, memory = loss(model, memory, KEY, Rows(X[first : first + 100], y[first : first + 100]))
+    assert -1.0 < float(value) < -0.5

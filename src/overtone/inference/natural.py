@@ -112,9 +112,10 @@ def _refreshed(memory: OutputMemory, noise: Float[Array, " P"], every: int) -> O
 
     def refresh(memory: OutputMemory, noise) -> OutputMemory:
         dtype, eye = memory.mean.dtype, jnp.eye(memory.gram.shape[-1], dtype=noise.dtype)
+        spread = 0.5 * len(eye) ** 0.5  # products round independently: the norm of such a matrix, for entries of 1
 
         def one(gram, projected, noise):
-            rounding = jnp.finfo(dtype).eps * jnp.max(jnp.diagonal(gram)) / noise  # of the products in the sum
+            rounding = spread * jnp.finfo(dtype).eps * jnp.max(jnp.diagonal(gram)) / noise
             found = optimum((gram + rounding * noise * eye) / noise, projected / noise)
             return tuple(part.astype(dtype) for part in found)
 
