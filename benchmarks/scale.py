@@ -102,27 +102,9 @@ def several(num: str) -> None:
     print(json.dumps({"steps_per_second": pace(log)}))
 
 
-def used(command: str, num: str) -> None:
-    """Predict or evaluate a table with a small model, and print seconds and memory."""
-    from overtone.app.cli import main
-    from overtone.sklearn import DeepGPRegressor
-
-    path, folder = home() / "model.safetensors", make(int(num))
-    if not path.exists():
-        import polars as pl
-
-        frame = pl.read_parquet(folder / "00.parquet")[:5000]
-        DeepGPRegressor(max_steps=300, n_layers=1).fit(frame.drop("y"), frame["y"]).save(path)
-    began = time.perf_counter()
-    out = ["--out", str(home() / "predictions.parquet")] if command == "predict" else []
-    main([command, str(path), str(folder), *out])
-    print(json.dumps({"seconds": round(time.perf_counter() - began, 1), "megabytes": megabytes()}))
-
-
 def measure(what: str, where: str, num: int, number: int) -> dict:
     about = {"what": what, "where": where, "rows": num, "round": number}
-    arguments = {"fit": ("fitted", where, str(num)), "processes": ("several", where)}
-    return {**about, **child(*arguments.get(what, ("used", what, str(num))))}
+    return {**about, **(child("fitted", where, str(num)) if what == "fit" else child("several", where))}
 
 
 def airline() -> Path:
@@ -161,8 +143,7 @@ def main() -> None:
     """Measure each case that has no line yet."""
     cases = [("fit", where, num, 0) for num in ROWS for where in ("disk", "memory")]
     cases += [("fit", where, ROWS[0], number) for number in range(1, ROUNDS) for where in ("disk", "memory")]
-    cases += [("processes", num, ROWS[0], number) for number in range(ROUNDS) for num in ("1", "2")]
-    cases += [(what, "disk", num, 0) for what in ("predict", "evaluate") for num in ROWS[:2]]
+    cases += [("processes", num, ROWS[0], number) for number in range(ROUNDS - 1) for num in ("1", "2")]
     lines = completed(RESULTS / "scale.jsonl", cases, ("what", "where", "rows", "round"), measure)
     (RESULTS / "scale.md").write_text(table(lines))
 
@@ -184,7 +165,6 @@ def table(lines: list[dict]) -> str:
             for where in ("disk", "memory")
             for name in ("steps_per_second", "megabytes")
         ]
-        cells += [median("megabytes", what=what, rows=num) for what in ("predict", "evaluate")]
         rows.append(f"| {num:,} | {' | '.join(cells)} |")
     one, two = (median("steps_per_second", what="processes", where=num) for num in ("1", "2"))
     return "\n".join([*rows, "", f"Batches of 2,048 rows: {one} steps per second in one process with one core and"
@@ -198,6 +178,6 @@ if __name__ == "__main__":
     elif command == "airline":
         print(airline())
     elif command:
-        {"fitted": fitted, "several": several, "used": used}[command](*arguments)
+        {"fitted": fitted, "several": several}[command](*arguments)
     else:
         main()
