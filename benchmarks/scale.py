@@ -153,12 +153,12 @@ def table(lines: list[dict]) -> str:
 
     def median(name: str, **chosen: object) -> str:
         found = [line[name] for line in lines if chosen.items() <= line.items()]
-        return f"{np.median(found):,.3g}" if found else ""
+        return f"{np.median(found):,.{0 if np.median(found) > 99 else 1}f}" if found else ""
 
-    head = (
-        "| rows | on the disk: steps per second | MB | in memory: steps per second | MB | predict: MB | evaluate: MB |"
-    )
-    rows = [head, "|---:|---:|---:|---:|---:|---:|---:|"]
+    rows = [
+        "| rows | on the disk: steps per second | MB | in memory: steps per second | MB |",
+        "|---:|---:|---:|---:|---:|",
+    ]
     for num in ROWS:
         cells = [
             median(name, what="fit", where=where, rows=num)
