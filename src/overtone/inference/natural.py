@@ -112,10 +112,11 @@ def _refreshed(memory: OutputMemory, noise: Float[Array, " P"], every: int) -> O
 
     def refresh(memory: OutputMemory, noise) -> OutputMemory:
         dtype, eye = memory.mean.dtype, jnp.eye(memory.gram.shape[-1], dtype=noise.dtype)
-        spread = 0.5 * len(eye) ** 0.5  # products round independently: the norm of such a matrix, for entries of 1
+        # Products round independently: a matrix of such errors has a norm of half the root of its size, times one.
+        num_errors = 0.5 * len(eye) ** 0.5
 
         def one(gram, projected, noise):
-            rounding = spread * jnp.finfo(dtype).eps * jnp.max(jnp.diagonal(gram)) / noise
+            rounding = num_errors * jnp.finfo(dtype).eps * jnp.max(jnp.diagonal(gram)) / noise
             found = optimum((gram + rounding * noise * eye) / noise, projected / noise)
             return tuple(part.astype(dtype) for part in found)
 

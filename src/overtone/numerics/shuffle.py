@@ -14,10 +14,8 @@ def shuffled(index: np.ndarray, num: int, *seed: int) -> np.ndarray:
     It is a Feistel network: a number is a pair of digits (a, b) to a base whose square is at least `num`, and a round
     is (a, b) -> (b, a + F(b)), which can be undone whatever F is. What leaves the range is sent on until it is back.
     """
-    base, keys = (
-        np.uint64(isqrt(num - 1) + 1),
-        np.random.default_rng(seed).integers(2**63, size=ROUNDS, dtype=np.uint64),
-    )
+    base = np.uint64(isqrt(num - 1) + 1)
+    keys = np.random.default_rng(seed).integers(2**63, size=ROUNDS, dtype=np.uint64)
     found = np.asarray(index, np.uint64)
     due = np.ones(found.shape, bool)
     while due.any():

@@ -32,16 +32,15 @@ class StoredRows:
 
     def __getitem__(self, index: slice | np.ndarray) -> np.ndarray:
         rows, size = _numbers(index, len(self)), self.row_bytes
-        places = (self.offset + size * rows).tolist()
+        shape, places = (len(rows), *self.shape[1:]), self.offset + size * rows
+        if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
+            return np.fromfile(self.path, self.dtype, int(np.prod(shape)), offset=int(places[0])).reshape(shape)
         file = os.open(self.path, os.O_RDONLY)
         try:
-            if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
-                read = os.pread(file, size * len(rows), places[0])
-            else:
-                read = b"".join([os.pread(file, size, place) for place in places])
+            read = b"".join([os.pread(file, size, place) for place in places.tolist()])
         finally:
             os.close(file)
-        return np.frombuffer(read, self.dtype).reshape(len(rows), *self.shape[1:])
+        return np.frombuffer(read, self.dtype).reshape(shape)
 
 
 def _numbers(index: slice | np.ndarray, num: int) -> np.ndarray:
