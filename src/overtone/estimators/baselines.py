@@ -14,6 +14,8 @@ from scipy.stats import nbinom, norm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
+from overtone.numerics.shuffle import some_of
+
 NUMBERS, COUNTS, CLASSES = (
     ("mean", "straight line"),
     ("constant rate", "Poisson regression"),
@@ -32,7 +34,7 @@ def fit_baselines(likelihood: Any, X: np.ndarray, Y: np.ndarray, seed: int) -> d
     """
     outputs = len(np.unique(Y)) if likelihood.classes else Y.shape[1]
     most = max(MIN_ROWS, MAX_CELLS // (X.shape[1] * outputs))
-    rows = np.sort(np.random.default_rng(seed).permutation(len(X))[:most])
+    rows = np.arange(len(X))[some_of(len(X), most, seed)]
     if likelihood.classes:
         rows = np.union1d(rows, np.unique(Y, return_index=True)[1])  # with a row of each class at least
     Z, Y = X[rows].astype(np.float64), Y[rows].astype(np.float64)
