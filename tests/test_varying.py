@@ -9,9 +9,11 @@ from scipy.stats import norm
 
 import overtone as ot
 from overtone.gp.layers import Layer
+from overtone.inference import varying
 from overtone.inference.evidence import Evidence, with_variances_times
 from overtone.inference.objective import Rows
-from overtone.inference.varying import KnownLayer, _before_rows, left_out, log_density, log_noise, with_varying_noise
+from overtone.inference.quasi_newton import fit_quasi_newton
+from overtone.inference.varying import Fold, known_layer, left_out, log_density, log_noise, with_varying_noise
 from overtone.numerics.params import Fixed, unwrap
 from overtone.sklearn import DeepGPRegressor
 
@@ -26,9 +28,10 @@ def table(num: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, std, np.sin(6 * X[:, 0]) + std * rng.standard_normal(num)
 
 
-def exact(X: np.ndarray, y: np.ndarray, noise: float = 0.05) -> ot.DeepGP:
+def exact(X: np.ndarray, y: np.ndarray, noise: float = 0.05, lengthscale: float = 0.4) -> ot.DeepGP:
     """Return an exact GP of these rows that is not trained."""
-    layer = Layer(ot.Matern52(1.0, 0.4), ot.InducingPoints(Fixed(X)), scaling=ot.Affine(np.zeros(1), np.ones(1)))
+    scaling = ot.Affine(np.zeros(X.shape[1]), np.ones(X.shape[1]))
+    layer = Layer(ot.Matern52(1.0, lengthscale), ot.InducingPoints(Fixed(X)), scaling=scaling)
     with jax.enable_x64(True):
         model = ot.DeepGP([layer], ot.Gaussian(noise)).initialised(X, y[:, None], dtype="float64")
         return Evidence().finish(model, None, KEY, Rows(X, y[:, None]))
@@ -77,7 +80,7 @@ def test_the_evidence_of_one_component_is_an_integral():
 def test_the_posterior_of_some_rows_is_that_of_a_model_which_knows_them_alone(x64):
     X, std, y = table(30)
     model, known = exact(X, y), np.arange(0, 30, 2)
-    layer = KnownLayer(*(np.asarray(part, float) for part in _before_rows(model, jnp.asarray(X))))
+    layer = known_layer(model, X)
     mean, var = layer.posterior(y, np.full(30, 0.05), known)
     expected = unwrap(exact(X[known], y[known])).layers[0](jnp.asarray(X))
     np.testing.assert_allclose(mean, np.asarray(expected[0])[:, 0], atol=1e-5)
@@ -88,6 +91,43 @@ def test_the_posterior_of_some_rows_is_that_of_a_model_which_knows_them_alone(x6
     mean, var = layer.posterior(y, std**2, known)
     np.testing.assert_allclose(mean, weights @ y[known], atol=1e-5)
     np.testing.assert_allclose(var + layer.residual, np.diag(K - weights @ K[known]), atol=1e-5)
+
+
+def test_rows_of_a_fold_are_predicted_by_the_hyperparameters_of_the_others(x64):
+    X, _, y = table(40)
+    known, left = np.arange(0, 40, 2), np.arange(1, 40, 2)
+    fold = Fold(known_layer(exact(X, y, 0.1, lengthscale=0.2), X), known, left)
+    found = varying.tested(known_layer(exact(X, y), X), y, 0, [fold], ())
+    others = unwrap(exact(X[known], y[known], 0.1, lengthscale=0.2))
+    mean, var = (np.asarray(part)[:, 0] for part in others.layers[0](jnp.asarray(X[left])))
+    np.testing.assert_allclose(found.left, y[left] - mean, atol=1e-4)
+    np.testing.assert_allclose(found.spread, var, atol=1e-4)
+    np.testing.assert_allclose(found.expected, np.log(0.1), atol=1e-6)
+
+
+def test_hyperparameters_that_know_the_rows_of_a_fold_make_them_look_better_predicted_than_fresh_rows(x64):
+    rng = np.random.default_rng(0)
+    X, X_new = rng.random((60, 8)), rng.random((2000, 8))
+
+    def targets(X: np.ndarray) -> np.ndarray:
+        return np.sin(6 * X[:, 0]) + 0.5 * rng.standard_normal(len(X))
+
+    def fitted(rows: np.ndarray) -> ot.DeepGP:
+        model = exact(X, y, lengthscale=1.0)
+        return fit_quasi_newton(model, Evidence(), (X[rows], y[rows, None]), key=KEY, finish=False).model
+
+    y, y_new, everything = targets(X), targets(X_new), np.arange(60)
+    of_all = known_layer(fitted(everything), X)
+    shared, refitted = [], []
+    for first in range(5):
+        known = np.setdiff1d(everything, out := everything[first::5])
+        shared.append(Fold(of_all, known, out))
+        refitted.append(Fold(known_layer(fitted(known), X), known, out))
+    misses = [np.mean(varying.tested(of_all, y, 0, folds, ()).left ** 2) for folds in (shared, refitted)]
+    model = Evidence().finish(fitted(everything), None, KEY, Rows(X, y[:, None]))
+    fresh = np.mean((y_new - np.asarray(ot.predict(model, X_new, key=KEY).mean())[:, 0]) ** 2)
+    assert misses[0] < 0.8 * fresh
+    assert misses[1] == pytest.approx(fresh, rel=0.25)
 
 
 def test_three_gaussians_have_the_moments_of_noise_whose_logarithm_is_uncertain():

@@ -39,17 +39,31 @@ def fit_exact(plan: Plan, rows: Rows, key: Any, stop: Callable[[], bool]) -> tup
     starts = [fit_quasi_newton(exact_model(plan, some, n), objective, some, key=key, stop=stop) for n in noises]
     fitted = min(starts, key=lambda each: each.history.loss.min(initial=np.inf))
     factor, model = freedom(fitted.model, len(some.X)), objective.finish(fitted.model, fitted.state, key, rows)
-    model, known = with_noise(plan, model, key, rows, stop)
+
+    def refitted(known: np.ndarray) -> DeepGP:
+        """Return the model with the hyperparameters of these rows."""
+        chosen = order[np.isin(order, known)]
+        part = Rows(*(part[chosen].astype(float) for part in rows))
+        return fit_quasi_newton(fitted.model, objective, part, key=key, stop=stop, finish=False).model
+
+    model, known = with_noise(plan, model, key, rows, stop, refitted)
     model = objective.finish(with_variances_times(model, factor), fitted.state, key, rows)
     return fitted._replace(model=model, history=replace(fitted.history, noise=known)), objective
 
 
-def with_noise(plan: Plan, model: DeepGP, key: Any, rows: Rows, stop: Callable[[], bool]) -> tuple[DeepGP, str]:
+def with_noise(
+    plan: Plan,
+    model: DeepGP,
+    key: Any,
+    rows: Rows,
+    stop: Callable[[], bool],
+    refitted: Callable[[np.ndarray], DeepGP] | None = None,
+) -> tuple[DeepGP, str]:
     """Return a model of one layer with the noise that rows ask for that are left out, and a sentence."""
     if not plan.varying_noise or stop():
         return model, ""
     rows = Rows(*(part.astype(unwrap(model.output.q).mean.dtype) for part in rows))
-    varied, nats = with_varying_noise(model, key, *rows)
+    varied, nats = with_varying_noise(model, key, *rows, refitted=refitted)
     if varied is model:
         return model, "Rows that are left out say that one noise variance is enough."
     noise = cast(FlexibleNoise, varied.likelihood)

@@ -28,11 +28,12 @@ def fit_quasi_newton(
     key: PRNGKeyArray,
     steps: int = 200,
     stop: Callable[[], bool] = lambda: False,
+    finish: bool = True,
 ) -> Fitted:
     """Maximise an objective over all rows (X, y) by L-BFGS, until it no longer rises or `stop()` is true.
 
     It is for deterministic objectives of few parameters, such as `Evidence` and one layer of `Collapsed`. The model is
-    finished in closed form.
+    finished in closed form, unless `finish` is false.
     """
     with jax.enable_x64(True), one_blas_thread():
         began, losses, rows = perf_counter(), [], rows_of(model, data)
@@ -57,7 +58,7 @@ def fit_quasi_newton(
         )
         model = eqx.combine(unravel(best.x.astype(start.dtype)), static)
         history = History(np.array([value for value in losses if math.isfinite(value)]), perf_counter() - began)
-        return Fitted(objective.finish(model, state, key, rows), state, history)
+        return Fitted(objective.finish(model, state, key, rows) if finish else model, state, history)
 
 
 def _value_and_gradient(vector, unravel, static, objective, state, key, rows):

@@ -11,6 +11,7 @@ a Gauss-Hermite rule, makes three Gaussians of it. What is needed of all this, f
 has seen.
 """
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any, NamedTuple, cast
 
@@ -47,6 +48,7 @@ def with_varying_noise(
     X: np.ndarray,
     y: np.ndarray,
     *,
+    refitted: Callable[[np.ndarray], DeepGP] | None = None,
     min_nats: float = 3.0,
     standard_errors: float = 2.5,  # outliers that lie together reach 2.3
 ) -> tuple[DeepGP, np.ndarray]:
@@ -54,6 +56,9 @@ def with_varying_noise(
 
     These are (R, P), of each output at rows that folds leave out. Noise that varies, or else tails heavier than those
     of a Gaussian, have to gain a least number, and some standard errors of their sum, for all outputs together.
+
+    refitted: the model with the hyperparameters that some of the rows ask for. Without it, folds have those of all
+        rows, which know the rows that are left out: few rows and many hyperparameters make the noise too small.
     """
     if len(model.layers) > 1 or not isinstance(model.likelihood, Gaussian) or np.isnan(y).any():
         raise TypeError("with_varying_noise needs one layer, a Gaussian likelihood and complete targets.")
@@ -62,14 +67,18 @@ def with_varying_noise(
         gains = np.sum(gained(noises, others), axis=1)
         return bool(np.sum(gains) >= max(min_nats, standard_errors * np.std(gains) * len(gains) ** 0.5))
 
-    parts = (np.asarray(part, float) for part in quickly_compiled(_before_rows)(model, X))
-    layer, starts = KnownLayer(*parts), np.log(np.asarray(unwrap(model.likelihood).reference, float))
+    layer = known_layer(model, X)
     targets = [np.asarray(target, float) for target in (y - layer.offset).T]
     several = NUM_FOLDS * len(X) * len(layer.A) ** 2 < MAX_FOLD_PRODUCTS
     order = np.argsort(targets[0], kind="stable")  # so that folds do not depend on the order of rows
-    folds = [order[first::NUM_FOLDS] for first in range(NUM_FOLDS if several else 1)]
-    constant = [tested(layer, *each, folds, ()) for each in zip(targets, starts, strict=True)]
-    varying = [tested(layer, *each, folds, SHAPES) for each in zip(targets, starts, strict=True)]
+    folds = []
+    for first in range(NUM_FOLDS if several else 1):
+        known = np.setdiff1d(order, left_out_rows := order[first::NUM_FOLDS])
+        folds.append(Fold(known_layer(refitted(known), X) if refitted else layer, known, left_out_rows))
+    constant, varying = (
+        [tested(layer, target, output, folds, shapes) for output, target in enumerate(targets)]
+        for shapes in ((), SHAPES)
+    )
     # Tails first, so that no single outlier decides.
     noises, others = ([noise.with_tails(min_nats) for noise in each] for each in (varying, constant))
     if not pays(noises, others):
@@ -92,6 +101,7 @@ class KnownLayer(NamedTuple):
     components: Float[np.ndarray, "N K"]
     basis: Float[np.ndarray, "M K"]
     values: Float[np.ndarray, " K"]
+    log_noise: Float[np.ndarray, " P"]  # to start from
 
     def scales(self, deviation: float, power: float) -> Float[np.ndarray, " K"]:
         """Return by how much each component may change h."""
@@ -108,9 +118,23 @@ class KnownLayer(NamedTuple):
         return mean, np.sum(solve_triangular(factor, self.A, lower=True) ** 2, axis=0)
 
 
+class Fold(NamedTuple):
+    """What the layer says if some rows are not known, which rows are known, and which are left out."""
+
+    layer: KnownLayer
+    known: np.ndarray
+    left_out: np.ndarray
+
+
+def known_layer(model: DeepGP, X: np.ndarray) -> KnownLayer:
+    """Return what the layer of a model says of rows before it has seen any."""
+    return KnownLayer(*(np.asarray(part, float) for part in quickly_compiled(_before_rows)(model, X)))
+
+
 def _before_rows(model: DeepGP, X):
     """Return the parts of a `KnownLayer`."""
-    layer = unwrap(model).output
+    model = unwrap(model)
+    layer = model.output
     Z, H = layer.at(X)
     A, variance = layer.features.whitened(layer.kernel, H), layer.kernel.diag(H)
     unit = (A / jnp.sqrt(variance)).astype(float)
@@ -119,7 +143,8 @@ def _before_rows(model: DeepGP, X):
     values, basis = values[: -num_components - 1 : -1], basis[:, : -num_components - 1 : -1]
     values = jnp.maximum(values, 1e-12 * values[0])
     residual = jnp.maximum(variance - jnp.sum(A**2, axis=0), 0)
-    return A, layer.mean_function(Z), residual, unit.T @ basis / jnp.sqrt(values), basis, values
+    components = unit.T @ basis / jnp.sqrt(values)
+    return A, layer.mean_function(Z), residual, components, basis, values, jnp.log(model.likelihood.reference)
 
 
 class Tested(NamedTuple):
@@ -161,15 +186,14 @@ def gained(noises: list[Tested], others: list[Tested]) -> Float[np.ndarray, "R P
     return np.stack([noise.nats - other.nats for noise, other in zip(noises, others, strict=True)], axis=1)
 
 
-def tested(layer: KnownLayer, target: np.ndarray, start: float, folds: list[np.ndarray], shapes: Shapes) -> Tested:
+def tested(layer: KnownLayer, target: np.ndarray, output: int, folds: list[Fold], shapes: Shapes) -> Tested:
     """Return the noise that all rows ask for, and what folds say of it; without shapes it is one number, the start."""
     rows, everything = [], np.arange(len(target))
-    level, weight, _, shapes = noise_of(layer, target, start, everything, shapes)
-    for fold in folds:
-        known = np.setdiff1d(everything, fold)
-        expected = noise_of(layer, target, start, known, shapes)[2]
-        mean, var = layer.posterior(target, NOISE_FLOOR + np.exp(expected), known)
-        rows.append((expected[fold], (target - mean)[fold], (var + layer.residual)[fold]))
+    level, weight, _, shapes = noise_of(layer, target, layer.log_noise[output], everything, shapes)
+    for own, known, left_out_rows in folds:
+        expected = noise_of(own, target, own.log_noise[output], known, shapes)[2]
+        mean, var = own.posterior(target, NOISE_FLOOR + np.exp(expected), known)
+        rows.append([part[left_out_rows] for part in (expected, target - mean, var + own.residual)])
     expected, left, spread = map(np.concatenate, zip(*rows, strict=True))
     return Tested(level, weight, expected, left, spread)
 
