@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.lines import RESULTS
 from benchmarks.schedule import PEERS
-from overtone.inference.neighbours import Search, fit_neighbours, said_by_neighbours, with_rows
+from overtone.inference.neighbours import fit_neighbours, said_by_neighbours, search_of, with_rows
 from overtone.sklearn import DeepGPRegressor
 
 ROWS, TRAINED = 16_384, 8_000
@@ -88,9 +88,9 @@ def of_neighbours(num: int) -> dict:
     process = fit_neighbours(X, scores)
     fitted = perf_counter() - began
     began = perf_counter()
-    search = Search(np.asarray(process.inputs), np.asarray(process.lengthscales))
+    search_of(process)
     found = {"neighbours": num, "fit": fitted, "search": perf_counter() - began}
-    found["rows_per_second"] = len(asked) / best(lambda: said_by_neighbours(process, asked, search))
+    found["rows_per_second"] = len(asked) / best(lambda: said_by_neighbours(process, asked))
     return {**found, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 

@@ -94,6 +94,38 @@ def test_the_order_of_rows_does_not_matter(monkeypatch):
     np.testing.assert_allclose(found.variances, expected.variances[:, new_order], rtol=1e-9)
 
 
+def test_the_search_misses_nothing_but_farther_rows_and_finds_others_hardly_farther_away():
+    rng = np.random.default_rng(0)
+    X, new = rng.random((20_000, 4)), rng.random((300, 4))
+    found = neighbours.Search(X, np.ones(4)).nearest(new, 32)
+    distances = np.linalg.norm(new[:, None] - X[found], axis=-1)
+    everything = np.linalg.norm(new[:, None] - X, axis=-1)
+    nearest = np.sort(everything, axis=1)[:, :32]
+    near = everything < nearest[:, -1:] / (1 + neighbours.SLACK)
+    assert all(set(np.flatnonzero(row)) <= set(indices) for row, indices in zip(near, found, strict=True))
+    assert np.all(np.diff(distances, axis=1) >= 0)
+    assert nearest.mean() <= distances.mean() < 1.01 * nearest.mean()
+
+
+def test_a_search_is_made_once_and_forgotten_with_its_rows():
+    process = process_of(np.eye(4), np.arange(4.0), np.ones(4), 0.9)
+    search, before = neighbours.search_of(process), len(neighbours._searches)
+    assert neighbours.search_of(process) is search
+    slower = eqx.tree_at(lambda p: p.lengthscales, process, 2 * process.lengthscales)
+    assert neighbours.search_of(slower) is not search
+    del process, slower
+    assert len(neighbours._searches) == before - 1
+
+
+def test_rows_without_a_score_are_left_out():
+    rng = np.random.default_rng(0)
+    X, z = rng.random((300, 2)), rng.normal(size=300)
+    gaps = np.where(np.arange(400) < 300, np.resize(z, 400), np.nan)
+    found, expected = fit_neighbours(np.resize(X, (400, 2)), gaps), fit_neighbours(X, z)
+    for part, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(part, other)
+
+
 def test_copies_of_a_row_are_neighbours_but_the_row_is_not():
     near = np.array([[5, 2, 7], [1, 4, 9], [3, 0, 6]])
     np.testing.assert_array_equal(neighbours._others(near, np.array([5, 4, 8])), [[2, 7], [1, 9], [3, 0]])

