@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from time import perf_counter, sleep
 
 import equinox as eqx
@@ -14,7 +15,7 @@ import pytest
 from overtone.inference.batches import Batches
 from overtone.inference.callbacks import Callback, Clock, EarlyStopping, ProgressBar, Retreat, StopWhen
 from overtone.inference.checkpoints import Checkpoint, CheckpointWarning, digest
-from overtone.inference.log import Log
+from overtone.inference.log import Log, LogWarning
 from overtone.inference.loop import DivergedWarning, fit
 from overtone.inference.objective import AbstractObjective
 from overtone.inference.schedules import planned, planned_adam, warm_up_and_decay
@@ -215,6 +216,36 @@ def test_a_log_has_a_line_for_each_turn(tmp_path):
     assert {each["stage"] for each in lines} == {"toy"}
     assert lines[0]["score"] is None
     assert lines[0]["seconds"] <= lines[1]["seconds"]
+
+
+def test_a_log_is_valid_json_where_training_diverges(tmp_path):
+    """Numbers that are not finite are null, also in a turn after which training retreats and goes on."""
+    retreat, log = Retreat(), Log(tmp_path / "log.jsonl")
+    callbacks = [Turns(20), retreat, log, EarlyStopping(lambda *_: np.nan, timed=False)]
+    run(line(1.0), Noisy(), steps=160, optim=planned(optax.adam(0.05)), callbacks=callbacks)
+    assert retreat.taken == 2
+
+    def refused(name):
+        raise AssertionError(name)
+
+    text = (tmp_path / "log.jsonl").read_text()
+    lines = [json.loads(each, parse_constant=refused) for each in text.splitlines()]
+    assert [each["objective"] for each in lines].count(None) == 2
+    assert all(each["score"] is None for each in lines)
+
+
+def test_a_log_that_cannot_be_written_is_named_and_does_not_end_a_training_that_has_begun(tmp_path):
+    with pytest.raises(OSError, match=r"nowhere/log.jsonl cannot be written: No such file or directory"):
+        run(line(0.0), callbacks=[Log(tmp_path / "nowhere" / "log.jsonl")])
+    (tmp_path / "gone").mkdir()
+
+    class Gone(Callback):
+        def after_turn(self, training):
+            shutil.rmtree(tmp_path / "gone", ignore_errors=True)
+
+    with pytest.warns(LogWarning, match=r"gone/log.jsonl cannot be written: No such .*; training goes on without"):
+        fitted = run(line(0.0), steps=20, callbacks=[Gone(), Log(tmp_path / "gone" / "log.jsonl")])
+    assert len(fitted.history.loss) == 20
 
 
 class Compiling(Callback):
@@ -467,7 +498,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(tmp_path,
 
     monkeypatch.setenv("OVERTONE_CHECKPOINT_SECONDS", "0")
     monkeypatch.setattr("overtone.storage.files.replace_file", full)
-    with pytest.warns(CheckpointWarning, match="No space left on device; training goes on without this checkpoint"):
+    with pytest.warns(CheckpointWarning, match=r"one.checkpoint cannot be written: No space left .*; training goes on"):
         result = watched(tmp_path, steps=60)
     assert len(result.history.loss) > 20
 

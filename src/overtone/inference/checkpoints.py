@@ -81,8 +81,9 @@ class Checkpoint(Callback):
         try:
             files.write(self.path, "checkpoint", arrays, {**about, "identity": self.identity})
         except OSError as error:  # a full disk, say: training is worth more than its checkpoint
-            reason = f"{error.strerror or error}; training goes on without this checkpoint."
-            warnings.warn(reason, CheckpointWarning, stacklevel=2)
+            reason = str(error.strerror or error)
+            named = reason if str(self.path) in reason else f"{self.path} cannot be written: {reason}"
+            warnings.warn(f"{named}; training goes on without this checkpoint.", CheckpointWarning, stacklevel=2)
         self.last = perf_counter()
 
 
