@@ -85,6 +85,30 @@ def test_crps_is_the_integral_of_the_squared_difference_of_distributions():
         np.testing.assert_allclose(mixture.crps(jnp.asarray(y))[:, 0], expected, atol=0.02)
 
 
+@pytest.mark.parametrize("distance", [3.0, 10.0])
+def test_crps_of_many_components_counts_an_outlying_one(distance):
+    """One of 200 components lies far from the others: on a fine grid, against the integral itself."""
+    means = np.random.default_rng(2).normal(scale=0.3, size=200)
+    means[0] = distance
+    mixture = Mixture(*(jnp.asarray(part)[:, None, None] for part in (means, np.full(200, 0.1))))
+    t = np.linspace(-10, distance + 10, 40_001)
+    below = np.mean(stats.norm.cdf(t[:, None], means, 0.1**0.5), axis=1)
+    expected = np.trapezoid((below - (t >= 0.2)) ** 2, t)
+    np.testing.assert_allclose(mixture.crps(jnp.full((1, 1), 0.2))[0, 0], expected, rtol=2e-3)
+
+
+def test_crps_of_heavy_tails_counts_the_widest_components():
+    """Student's t with 3 degrees of freedom as the mixture that its likelihood makes of it."""
+    t, half = np.linspace(-8, 4, 100), 1.5
+    log_weights = half * (t - np.exp(t))
+    parts = np.zeros(100), np.exp(-t), log_weights - logsumexp(log_weights)
+    mixture = Mixture(*(jnp.asarray(part)[:, None, None] for part in parts))
+    grid = np.linspace(-2000, 2000, 400_001)
+    below = stats.t.cdf(grid, 3)
+    expected = np.trapezoid((below - (grid >= 0)) ** 2, grid)
+    np.testing.assert_allclose(mixture.crps(jnp.zeros((1, 1)))[0, 0], expected, rtol=1e-4)
+
+
 def test_crps_of_many_components_agrees_with_that_by_pairs():
     rng = np.random.default_rng(1)
     scales = np.repeat(rng.uniform(0.3, 4, 5), 32)[:, None, None]

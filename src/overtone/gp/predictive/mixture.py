@@ -16,8 +16,8 @@ from overtone.numerics.roots import increasing_root
 
 MAX_QUANTILE_STEPS = 60
 MAX_PAIRED = 64  # components whose pairs are gone through one by one
-NUM_NODES, REACH = 64, 16  # of a rule for all distributions, and how far it goes, in standard deviations
-STEP, REACH = 0.5, 5.0  # of a rule for means, in standard deviations of a score
+NUM_NODES, COMPONENT_REACH = 64, 6.0  # of a rule for all distributions; how far beyond components' means, in their stds
+STEP, SCORE_REACH = 0.5, 5.0  # of a rule for means, in standard deviations of a score
 
 
 def average(values: Float[Array, "S N P"], log_weights: Float[Array, "S N P"] | None) -> Float[Array, "N P"]:
@@ -76,16 +76,20 @@ class Mixture(eqx.Module):
         return 0.5 * self._average(jax.lax.map(distance_to_all, (self.means, self.variances)))
 
     def _half_distance(self) -> Float[Array, "N P"]:
-        """Return the same of many components, the integral of F (1 - F): the trapezoidal rule in arsinh of x."""
+        """Return the same of many components, the integral of F (1 - F): the trapezoidal rule in arsinh of x.
+
+        The rule reaches the ends of the outermost components, each row's own.
+        """
         mean, std = self.mean(), self.std()
-        end = np.arcsinh(REACH)
-        t = jnp.asarray(np.linspace(-end, end, NUM_NODES), mean.dtype)
+        ends = jnp.abs(self.means - mean) + COMPONENT_REACH * jnp.sqrt(self.variances)
+        end = jnp.arcsinh(jnp.max(ends, axis=0) / std)
 
-        def integrand(t):
-            below = self.cdf(mean + std * jnp.sinh(t))
-            return below * (1 - below) * jnp.cosh(t)
+        def integrand(share):
+            below = self.cdf(mean + std * jnp.sinh(share * end))
+            return below * (1 - below) * jnp.cosh(share * end)
 
-        return std * jnp.sum(jax.lax.map(integrand, t), axis=0) * (t[1] - t[0])
+        shares = jnp.asarray(np.linspace(-1, 1, NUM_NODES), mean.dtype)
+        return std * end * jnp.sum(jax.lax.map(integrand, shares), axis=0) * (shares[1] - shares[0])
 
     def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """Return the value below which a share `level` of the mass lies."""
@@ -210,7 +214,7 @@ class Corrected(eqx.Module):
 
     def _values(self) -> tuple[Float[Array, " K"], Float[Array, "K N P"]]:
         """Return scores at even steps, and the values that have them."""
-        nodes = jnp.asarray(np.arange(-REACH, REACH + STEP / 2, STEP), self.base.means.dtype)
+        nodes = jnp.asarray(np.arange(-SCORE_REACH, SCORE_REACH + STEP / 2, STEP), self.base.means.dtype)
         return nodes, jax.lax.map(lambda node: self.at_score(self._full(node)), nodes)
 
     def _full(self, value: Any) -> Float[Array, "N P"]:
