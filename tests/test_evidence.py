@@ -97,6 +97,26 @@ def test_the_predictions_are_those_of_the_exact_process():
     np.testing.assert_allclose(again.std(), 1.2 * np.asarray(found.std()), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        ot.Matern52(1.3, 0.4) * ot.Linear(0.7),
+        (ot.Matern52(1.3, 0.4) + ot.Linear(0.7)) * ot.Periodic(1.5, 1.0, 0.3) * ot.Matern12(0.9, 2.0),
+        ot.Matern32(Fixed(np.full((), 1.2)), 0.3) * ot.Linear(0.7) + ot.SquaredExponential(jnp.full((), 0.8), 0.5),
+    ],
+)
+def test_a_product_is_raised_by_the_factor_once(kernel):
+    """A covariance times a factor, whatever the kernel is made of: its parts keep how they are trained."""
+    layer = Layer(kernel, ot.InducingPoints(Fixed(X)), scaling=ot.Affine(np.zeros(2), np.ones(2)))
+    before = ot.DeepGP([layer], ot.Gaussian(0.05)).initialised(X, Y, dtype="float64")
+    after = with_variances_times(before, 1.44)
+    rows = jnp.asarray(X[:7])
+    raised, own = (unwrap(m.output.kernel).gram(rows, rows) for m in (after, before))
+    np.testing.assert_allclose(raised, 1.44 * own, rtol=1e-12)
+    np.testing.assert_allclose(unwrap(after.likelihood).noise, 1.44 * 0.05, rtol=1e-12)
+    assert jax.tree.structure(after) == jax.tree.structure(before)
+
+
 def test_two_layers_and_other_likelihoods_are_refused():
     layers = [Layer(ot.Matern32(), ot.InducingPoints(5)) for _ in range(2)]
     deep = ot.DeepGP(layers, ot.Gaussian()).initialised(X, Y)

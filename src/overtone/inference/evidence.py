@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from overtone.gp.kernels import AbstractKernel, Product, Sum
 from overtone.gp.likelihoods import FlexibleNoise, Gaussian
 from overtone.gp.model import DeepGP
 from overtone.inference.objective import AbstractObjective, Progress
@@ -80,7 +81,11 @@ def log_evidence(model: DeepGP, X: Float[Array, "N D"], y: Float[Array, "N P"]) 
 
 def named(model: DeepGP, name: str) -> list[Any]:
     """Return all parameters of this name in the kernel and the likelihood of a model of one layer."""
-    tree = model.output.kernel, model.likelihood
+    return _parameters((model.output.kernel, model.likelihood), name)
+
+
+def _parameters(tree: Any, name: str) -> list[Any]:
+    """Return all parameters of this name in a part of a model."""
     pairs, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_wrapper)
     return [leaf for path, leaf in pairs if getattr(path[-1], "name", "") == name]
 
@@ -91,22 +96,37 @@ def freedom(model: DeepGP, num_rows: int, least: float = 0.25) -> float:
     Each takes one degree of freedom of N: the factor is N / (N - their number), where at least a share of the rows is
     left. With all variances raised by it, the mean stays as it is, and intervals become wider.
     """
-    fitted = sum(leaf.unwrap().size for name in ("lengthscale", "variance", "noise") for leaf in named(model, name))
+    parameters = [*named(model, "lengthscale"), *variances(model)]
+    fitted = sum(unwrap(leaf).size for leaf in parameters if not isinstance(leaf, Fixed))
     return num_rows / max(num_rows - fitted, least * num_rows)
 
 
 def with_variances_times(model: DeepGP, factor: float) -> DeepGP:
     """Return a model of one layer with all its variances times a factor: its mean stays, its intervals do not."""
 
-    def scaled(leaf: AbstractWrapper) -> Positive:
-        value = np.asarray(leaf.unwrap())
-        return Positive((factor * value).astype(value.dtype), getattr(leaf, "lower", 0.0))
-
-    def variances(model: DeepGP) -> list[Any]:
-        return [*named(model, "variance"), *named(model, "noise")]
+    def scaled(leaf: Any) -> Any:
+        value = np.asarray(unwrap(leaf))
+        raised = (factor * value).astype(value.dtype)
+        if isinstance(leaf, AbstractWrapper):
+            return Fixed(raised) if isinstance(leaf, Fixed) else Positive(raised, getattr(leaf, "lower", 0.0))
+        return jax.device_put(raised)
 
     model = eqx.tree_at(variances, model, list(map(scaled, variances(model))), is_leaf=is_wrapper)
     noise = model.likelihood
     if not isinstance(noise, FlexibleNoise):
         return model
     return eqx.tree_at(lambda m: m.likelihood, model, noise.scaled(np.log(factor)))
+
+
+def variances(model: DeepGP) -> list[Any]:
+    """Return the variances of a model of one layer that, all times a factor, raise its covariances by that factor."""
+    return [*_amplitudes(model.output.kernel), *_parameters(model.likelihood, "noise")]
+
+
+def _amplitudes(kernel: AbstractKernel) -> list[Any]:
+    """Return the variances of all parts of a sum, but of one factor of a product."""
+    if isinstance(kernel, Sum):
+        return [leaf for part in kernel.parts for leaf in _amplitudes(part)]
+    if isinstance(kernel, Product):
+        return next(filter(None, map(_amplitudes, kernel.parts)), [])
+    return _parameters(kernel, "variance")
