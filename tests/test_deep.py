@@ -223,6 +223,19 @@ def test_objectives_of_several_draws_agree_with_their_formulas():
     assert fits[0] < fits[1] < fits[2]  # Jensen's inequality, twice
 
 
+def test_the_importance_weighted_bound_weighs_draws_by_all_targets_of_a_row():
+    """In NumPy: a draw that explains one of two targets well and the other one badly is not worth both."""
+    num, rng = 8, np.random.default_rng(3)
+    y, mean, var = rng.normal(size=(6, 2)), rng.normal(size=(num, 6, 2)), rng.uniform(0.1, 1, (num, 6, 2))
+    y[2, 1] = np.nan
+    noise = np.array([0.1, 0.4])
+    given = (jnp.asarray(part) for part in (y, mean, var))
+    found = ImportanceWeighted(num).fit(Gaussian(jnp.asarray(noise)), *given)
+    expected = np.nan_to_num(norm(mean, np.sqrt(noise)).logpdf(y) - 0.5 * var / noise)
+    by_row = logsumexp(expected.sum(axis=2), axis=0) - np.log(num)
+    assert float(found.sum()) == pytest.approx(by_row.sum(), rel=1e-9)
+
+
 def test_the_importance_weighted_bound_is_the_elbo_for_one_draw_and_rises_with_their_number():
     model = random_model("dgp")
     rows = jnp.asarray(X), jnp.asarray(Y)

@@ -93,8 +93,8 @@ class AbstractDrawn(AbstractObjective):
     full_batch = False
 
     @abstractmethod
-    def fit(self, likelihood: AbstractLikelihood, y: Array, mean: Array, var: Array) -> Float[Array, "N P"]:
-        """Return what counts for each row and target, given S draws of the output layer's mean and variance."""
+    def fit(self, likelihood: AbstractLikelihood, y: Array, mean: Array, var: Array) -> Float[Array, "N _"]:
+        """Return what counts for each row, or each of its targets, given S draws of the output layer's moments."""
 
     def init(self, model, data):
         return model, Progress.start(data)
@@ -121,21 +121,23 @@ class ImportanceWeighted(AbstractDrawn):
     """The importance-weighted bound: E[log mean_k exp E[log p(y | f_k)]] - KL over K draws of the hidden layers.
 
     The inner expectation is over the output layer, in closed form or by quadrature. It lies between the ELBO and the
-    evidence, and equals the ELBO for one draw (Salimbeni et al. 2019, with the hidden layers as latent variables).
+    evidence, and equals the ELBO for one draw (Salimbeni et al. 2019, with the hidden layers as latent variables). All
+    targets of a row share its draws: y is all of them.
     """
 
     num_samples: int = eqx.field(static=True, default=4)
     kl: KLWeights = KLWeights()
 
     def fit(self, likelihood, y, mean, var):
-        return _log_mean_exp(expected_log_prob(likelihood, y, mean, var))
+        of_rows = jnp.sum(expected_log_prob(likelihood, y, mean, var), axis=-1, keepdims=True)
+        return _log_mean_exp(of_rows)
 
 
 class PredictiveDensity(AbstractDrawn):
     """The log density of the prediction minus the divergence: the objective of deep sigma point processes.
 
-    log mean_k E[p(y | f_k)] - KL is what a prediction is judged by, and no bound of the evidence (Jankowiak,
-    Pleiss, Gardner 2020; their quadrature sites are replaced by draws).
+    log mean_k E[p(y | f_k)] - KL, for each target by itself, is what a prediction is judged by, and no bound of the
+    evidence (Jankowiak, Pleiss, Gardner 2020; their quadrature sites are replaced by draws).
     """
 
     num_samples: int = eqx.field(static=True, default=8)
