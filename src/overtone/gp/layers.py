@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.gp.features.base import AbstractInducingFeatures
 from overtone.gp.kernels import AbstractKernel
-from overtone.gp.maps import Identity, LinearMean, Projection, ZeroMean, linear_weight, unit_interval
+from overtone.gp.maps import Affine, Identity, LinearMean, Projection, ZeroMean, linear_weight, unit_interval
 from overtone.gp.variational import AbstractGaussian, Full
 from overtone.numerics.params import Fixed, OptionalParam, Positive, as_parameters, unwrap
 
@@ -98,6 +98,9 @@ class Layer(AbstractLayer):
         """Return the inputs as the mean function sees them, and as the features do."""
         if self.scaling is None:
             raise ValueError("this layer is not initialised; call DeepGP(...).initialised(X, y) first.")
+        widths = np.shape(self.scaling.shift) if isinstance(self.scaling, Affine) else ()
+        if widths and X.shape[1:] != widths:
+            raise ValueError(f"the model has {widths[0]} inputs; got rows of shape {X.shape[1:]}.")
         Z = self.scaling(X)
         return Z, self.projection(Z)
 

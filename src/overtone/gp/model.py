@@ -39,6 +39,10 @@ class DeepGP(eqx.Module):
     layers: tuple[AbstractLayer, ...] = eqx.field(converter=tuple)
     likelihood: AbstractFamily
 
+    def __check_init__(self):
+        if not self.layers:
+            raise ValueError("a DeepGP needs at least one layer.")
+
     @property
     def output(self) -> Layer:
         """The output layer, which is not a sum."""
@@ -51,8 +55,11 @@ class DeepGP(eqx.Module):
         shapes; parameters that were given as numbers; inducing points, intervals and directions.
         """
         X, y, dtype = np.asarray(X), columns(y), np.dtype(dtype)
+        check_rows(X, y)
         rows = np.unique(np.concatenate([np.arange(0, len(X), 1 + len(X) // START_ROWS), X.argmin(0), X.argmax(0)]))
         num_functions, H, layers = self.likelihood.num_functions(y), np.asarray(X[rows], float), []
+        if not np.all(np.isfinite(H)):
+            raise ValueError("X must be finite numbers; got NaN or infinity.")
         with jax.enable_x64(True):
             for depth, layer in enumerate(self.layers):
                 last = depth == len(self.layers) - 1
@@ -209,7 +216,17 @@ def quasi_normal(key: PRNGKeyArray, num: int, dim: int, dtype) -> Float[Array, "
     return eps if num < 2 * dim else num**0.5 * jnp.linalg.qr(eps - jnp.mean(eps, axis=0))[0]
 
 
+def check_rows(X: Any, y: Any, name: str = "y") -> None:
+    """Raise an error unless X is rows (N, D), at least one of them, and y has as many."""
+    if len(X.shape) != 2:
+        raise ValueError(f"X must have rows and columns, got shape {X.shape}; one column is X[:, None].")
+    if len(X) == 0:
+        raise ValueError("X has no rows.")
+    if len(X) != len(y):
+        raise ValueError(f"X and {name} must have the same rows; got {len(X)} in X and {len(y)} in {name}.")
+
+
 def columns(y: Any) -> np.ndarray:
     """Return targets as an array (N, Q)."""
     y = np.asarray(y)
-    return y.reshape(len(y), -1)
+    return y[:, None] if y.ndim == 1 else y

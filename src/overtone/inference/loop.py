@@ -20,11 +20,10 @@ from jaxtyping import PRNGKeyArray
 
 from overtone.inference.batches import Batches
 from overtone.inference.devices import anywhere, everywhere, kept_everywhere, shared_batches
-from overtone.inference.objective import AbstractObjective, Rows
+from overtone.inference.objective import AbstractObjective, Rows, rows_of
 from overtone.inference.processes import agreed, lost_processes
 from overtone.numerics.compiling import jitted, one_blas_thread
 from overtone.numerics.params import trainable
-from overtone.storage.rows import RowView
 
 CHUNK_STEPS = 100  # in a turn, at most
 
@@ -93,17 +92,6 @@ def fit(
     return Fitted(model, state, training.history())
 
 
-def rows_of(model: Any, data: tuple[Any, Any]) -> Rows:
-    """Return rows (X, y) in the precision of a model, with targets as columns; views of rows have both already."""
-    dtype = next((leaf.dtype for leaf in jax.tree.leaves(model) if eqx.is_inexact_array(leaf)), None)
-    if dtype is None:
-        raise ValueError("the model has no arrays to train; call DeepGP(...).initialised(X, y) first.")
-    if isinstance(data[0], RowView):
-        return Rows(*data)
-    X, y = (np.asarray(part, dtype) for part in data)
-    return Rows(X, y.reshape(len(y), -1))
-
-
 _with_extra_args = lru_cache(maxsize=64)(optax.with_extra_args_support)  # one object, so that programs are shared
 
 
@@ -117,6 +105,8 @@ class Training:
     def __init__(self, model, objective, data, key, optim, steps, batch_size, callbacks):
         self.began, self.objective, self.key, self.callbacks = perf_counter(), objective, key, callbacks
         self.data = rows_of(model, data)
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1; got {batch_size}.")
         model, first_state = objective.init(model, self.data)
         params, self.static = eqx.partition(model, trainable(model))
         params = agreed(jax.tree.map(np.asarray, params))

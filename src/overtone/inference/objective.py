@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from overtone.gp.likelihoods.base import AbstractLikelihood, expected_log_prob
-from overtone.gp.model import DeepGP
+from overtone.gp.model import DeepGP, check_rows, columns
 from overtone.numerics.params import unwrap
+from overtone.storage.rows import RowView
 
 MANY_STEPS = 10**9  # planned, until the loop says how many there are
 
@@ -26,6 +27,30 @@ class Rows(NamedTuple):
 
     X: Any
     y: Any
+
+
+def rows_of(model: Any, data: tuple[Any, Any]) -> Rows:
+    """Return rows (X, y) in the precision of a model, with targets as columns; views of rows have both already."""
+    dtype = next((leaf.dtype for leaf in jax.tree.leaves(model) if eqx.is_inexact_array(leaf)), None)
+    if dtype is None:
+        raise ValueError("the model has no arrays to train; call DeepGP(...).initialised(X, y) first.")
+    X, y = data
+    if not isinstance(X, RowView):
+        X, y = np.asarray(X, dtype), columns(y).astype(dtype, copy=False)
+    if isinstance(model, DeepGP):
+        check_rows(X, y)
+        _check_targets(model, y)
+    return Rows(X, y)
+
+
+def _check_targets(model: DeepGP, y: Any) -> None:
+    """Raise an error if the targets are of another kind than those that the model was initialised with."""
+    classes = model.likelihood.classes
+    if classes and isinstance(y, RowView):
+        return
+    num, expected = model.likelihood.num_functions(y), model.output.num_outputs
+    if num > expected if classes else num != expected:  # some rows need not have all classes
+        raise ValueError(f"y asks for {num} functions, but the model was initialised with {expected} of them.")
 
 
 class AbstractObjective(eqx.Module):

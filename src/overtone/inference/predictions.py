@@ -16,11 +16,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from overtone.gp import model as deep
-from overtone.gp.model import DeepGP, columns
+from overtone.gp.model import DeepGP, check_rows, columns
 from overtone.gp.neighbours import mixed
 from overtone.gp.pathwise import draw_paths, follow
 from overtone.gp.predictive.mixture import Corrected, change_of_density
 from overtone.inference.devices import shared
+from overtone.inference.objective import rows_of
 from overtone.numerics.compiling import compiled, one_blas_thread, quickly_compiled
 from overtone.numerics.params import unwrap
 
@@ -35,7 +36,9 @@ def predict(model: DeepGP, X: Any, *, key: PRNGKeyArray, num_samples: int | None
     """
     with jax.enable_x64(True), one_blas_thread():
         X = np.asarray(X, dtype_of(model))
-        offset = np.broadcast_to(np.asarray(offset, X.dtype), (len(X), 1))
+        offset = columns(offset) if np.ndim(offset) else np.full((len(X), 1), offset)
+        check_rows(X, offset, "offset")
+        offset = offset.astype(X.dtype)
         draws = num_samples or usual_draws(model)
         program = partial(compiled(deep.predict), model, key, num_samples=draws)
         rows = over_rows(lambda X, offset: program(X, offset=offset), X, offset, draws=draws)
@@ -54,9 +57,7 @@ def usual_draws(model: DeepGP) -> int:
 def elbo(model: DeepGP, data: tuple[Any, Any], *, key: PRNGKeyArray, num_samples: int = 64) -> float:
     """Return the evidence lower bound of all rows (X, y), by fresh draws of the hidden layers."""
     with jax.enable_x64(True), one_blas_thread():
-        dtype = dtype_of(model)
-        X, y = np.asarray(data[0], dtype), columns(data[1]).astype(dtype)
-        return float(bound(model, key, num_samples, X, y))
+        return float(bound(model, key, num_samples, *rows_of(model, data)))
 
 
 class Functions(eqx.Module):
@@ -97,6 +98,8 @@ def over_rows(compute: Callable[..., Any], *arrays: np.ndarray, draws: int = 1) 
     Chunks are computed side by side, since one of them does not keep all cores busy.
     """
     rows = max(1, min(CHUNK_ROWS, CHUNK_PRODUCTS // draws)) * len(jax.local_devices())
+    if len(lengths := {len(a) for a in arrays}) > 1:
+        raise ValueError(f"all arrays must have the same rows; got {sorted(lengths)}.")
     wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 
     def of_chunk(first: int) -> Any:

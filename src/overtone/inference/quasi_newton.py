@@ -12,8 +12,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PRNGKeyArray
 from scipy.optimize import minimize
 
-from overtone.inference.loop import Fitted, History, rows_of
-from overtone.inference.objective import AbstractObjective
+from overtone.inference.loop import Fitted, History
+from overtone.inference.objective import AbstractObjective, rows_of
 from overtone.numerics.compiling import jitted, one_blas_thread
 from overtone.numerics.params import trainable
 

@@ -18,6 +18,7 @@ from overtone.gp.features import InducingPoints
 from overtone.gp.likelihoods import FlexibleNoise
 from overtone.gp.model import DeepGP
 from overtone.gp.variational import Full
+from overtone.inference.objective import rows_of
 from overtone.inference.output_layer import output_sums, reference_noise, with_output
 from overtone.numerics.compiling import one_blas_thread
 from overtone.numerics.params import Fixed, unwrap
@@ -27,8 +28,8 @@ def with_more_rows(model: DeepGP, X: np.ndarray, y: np.ndarray, *, key: PRNGKeyA
     """Return the model with an output layer that knows these rows (N, D) and targets (N, Q) too."""
     with jax.enable_x64(True), one_blas_thread():
         mean, root = joint_posterior(model)
-        dtype, noise = unwrap(model.output.q).mean.dtype, np.asarray(reference_noise(unwrap(model)))[:, None]
-        sums = output_sums(model, key, X.astype(dtype), y.astype(dtype))
+        noise = np.asarray(reference_noise(unwrap(model)))[:, None]
+        sums = output_sums(model, key, *rows_of(model, (X, y)))
         half = np.stack([solve_triangular(each, np.eye(len(each)), lower=True) for each in root])
         precision = np.swapaxes(half, 1, 2) @ half
         gram = noise[:, None] * (precision - np.eye(mean.shape[1]))

@@ -60,8 +60,13 @@ class Bernoulli(AbstractClasses):
         return 2.0 * y - 1.0
 
     def start(self, y):
-        ones = np.sum(y, axis=0) + 0.5
-        return np.log(ones / (len(y) + 1 - ones))
+        ones = np.nansum(y, axis=0) + 0.5
+        return np.log(ones / (np.sum(~np.isnan(y)) + 1 - ones))
+
+    def num_functions(self, y):
+        if (num := num_classes(y)) > 2:
+            raise ValueError(f"Bernoulli has two classes, 0 and 1; got {num - 1}. For several classes use Softmax.")
+        return 1
 
     def logits(self, f):
         return jnp.concatenate([jnp.zeros_like(f), self.base + f], axis=-1)
@@ -77,11 +82,22 @@ class Softmax(AbstractClasses):
         return 2.0 * (y == np.arange(1 + y.max())) - 1.0
 
     def start(self, y):
-        counts = np.sum(y == np.arange(1 + y.max()), axis=0) + 0.5
+        counts = np.sum(y == np.arange(num_classes(y)), axis=0) + 0.5
         return np.log(counts / counts.sum())
 
     def num_functions(self, y):
-        return 1 + int(y.max())
+        return num_classes(y)
 
     def logits(self, f):
         return self.base + f
+
+
+def num_classes(y: np.ndarray) -> int:
+    """Return how many classes 0, 1, 2, ... there are in targets, some of which may be missing (NaN)."""
+    labels = y[~np.isnan(y)]
+    if y.shape[1] != 1 or labels.size == 0 or np.any((labels < 0) | (labels != np.floor(labels))):
+        raise ValueError(
+            f"targets of classes must be one column of numbers 0, 1, 2, ...; got {y.shape[1]} columns "
+            f"with values such as {', '.join(map(str, np.unique(labels)[:3]))}."
+        )
+    return 1 + int(labels.max())

@@ -44,6 +44,10 @@ class AbstractCounts(AbstractLikelihood):
         return rates - np.nanmean(rates, axis=0)
 
     def num_functions(self, y):
+        if y.shape[1] % 2:
+            raise ValueError(
+                f"targets of counts must be columns of counts, then as many of log exposures; got {y.shape[1]} columns."
+            )
         return y.shape[1] // 2
 
     def start_base(self, y: np.ndarray, dtype: Any) -> Any:
