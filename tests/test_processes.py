@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -94,3 +95,19 @@ def test_a_coordinator_that_does_not_answer_or_is_none(monkeypatch):
         processes.connect("here", 2, 1)
     with pytest.raises(ValueError, match="--coordinator needs --num-processes K and --process-id"):
         processes.connect("localhost:1", 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_lost"),
+    [
+        (ValueError("UNKNOWN: Gloo all-reduce failed: Connection closed by peer [127.0.0.1]:20353"), True),
+        (jax.errors.JaxRuntimeError("UNAVAILABLE: the coordination service has ended"), True),
+        (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 80000000000 bytes."), False),
+        (ValueError("the model has 2 inputs; got rows of shape (1,)."), False),
+    ],
+)
+def test_only_what_the_runtime_says_of_connections_is_a_lost_process(error, is_lost, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(processes.LostProcessError if is_lost else type(error)) as raised, processes.lost_processes():
+        raise error
+    assert (raised.value.__cause__ if is_lost else raised.value) is error

@@ -19,6 +19,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 WAIT_SECONDS = 60
+# What the runtime's errors begin with where a connection has failed; ValueErrors of arrays that are not there do, too.
+LOST = "ABORTED:", "CANCELLED:", "DEADLINE_EXCEEDED:", "FAILED_PRECONDITION:", "INTERNAL:", "UNAVAILABLE:", "UNKNOWN:"
 
 
 class LostProcessError(ConnectionError):
@@ -83,11 +85,11 @@ def check_alike(what: Any) -> None:
 
 @contextmanager
 def lost_processes():
-    """Let errors of a computation across processes say that one of them has ended."""
+    """Let the runtime's errors about connections say that another process has ended; other errors stay as they are."""
     try:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:
-        if jax.process_count() == 1:
+        if jax.process_count() == 1 or not str(error).startswith(LOST):
             raise
         raise LostProcessError(
             "another process of this fit has ended; start all of them again, with --resume where there is a checkpoint."
