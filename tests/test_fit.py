@@ -485,6 +485,31 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_as_if_nothing_had_hap
     assert done.ends == []
 
 
+class Paces(Callback):
+    """Notes what a clock and an early stopping know of the time that turns and scores take, and the turn's own pace."""
+
+    def __init__(self, clock: Clock, stopping: EarlyStopping):
+        self.clock, self.stopping, self.seen = clock, stopping, []
+
+    def after_turn(self, training):
+        self.seen.append((self.clock.pace, self.stopping.cost, training.pace))
+
+
+def test_the_first_turn_and_the_first_score_of_a_run_that_goes_on_say_nothing_about_the_pace(tmp_path, monkeypatch):
+    """They take the time of any compilation, as in a run that begins."""
+    monkeypatch.setenv("OVERTONE_CHECKPOINT_SECONDS", "0")
+    for turns in (4, 2):
+        clock, stopping = Clock(60.0), EarlyStopping(score, timed=False)
+        paces = Paces(clock, stopping)
+        callbacks = [clock, stopping, paces, Killed(turns), Checkpoint(tmp_path, "one", {})]
+        with pytest.raises(KeyboardInterrupt):
+            run(line(1.0), steps=10**6, optim=planned(optax.adam(0.05)), callbacks=callbacks)
+        (first, first_cost, _), (second, second_cost, pace) = paces.seen[:2]
+        assert (first, first_cost) == (None, 0.0)
+        assert second == pace
+        assert second_cost > 0
+
+
 def test_a_run_that_was_stopped_goes_on_too(tmp_path):
     turns = Turns(20)
     stopped = watched(tmp_path, turns, StopWhen(lambda: len(turns.ends) == 4))

@@ -60,7 +60,8 @@ class Retreat(Callback):
 class Clock(Callback):
     """Plans the number of steps by their pace, so that training ends after about `seconds`.
 
-    The first two turns have one step each, since the first takes the time of any compilation.
+    The first two turns have one step each, since the first takes the time of any compilation. So it is again in a run
+    that goes on from a checkpoint.
     """
 
     def __init__(self, seconds: float | int, turn_seconds: float = 0.5):
@@ -68,10 +69,12 @@ class Clock(Callback):
         self.pace: float | None = None
 
     def start(self, training):
-        training.turn_steps = 1
+        training.turn_steps, self.pace, self.is_cold = 1, None, True
 
     def after_turn(self, training):
-        if training.step > 1 and not training.diverged:
+        if self.is_cold:
+            self.is_cold = False
+        elif not training.diverged:
             self.pace = training.pace if self.pace is None else 0.7 * self.pace + 0.3 * training.pace
             left = self.seconds - (perf_counter() - training.began)
             planned = training.step + max(0, int(left / (self.pace * (1 + SCORE_SHARE))))
@@ -91,7 +94,10 @@ class EarlyStopping(Callback):
         self, score: Callable, timed: bool = False, patience: float = 0.5, least_steps: int = 3000, gain: float = 1e-3
     ):
         self.score, self.timed, self.patience, self.least_steps, self.gain = score, timed, patience, least_steps, gain
-        self.best, self.ending, self.cost, self.last = None, False, 0.0, perf_counter()
+        self.best, self.ending = None, False
+
+    def start(self, training):
+        self.cost, self.last, self.is_cold = 0.0, perf_counter(), True
 
     def after_turn(self, training):
         due = training.step >= training.steps or not self.timed or perf_counter() - self.last > self.cost / SCORE_SHARE
@@ -105,7 +111,7 @@ class EarlyStopping(Callback):
             training.scores.append((training.step, value))
         self.last = perf_counter()
         # The first score takes the time of any compilation, which says nothing about the next.
-        self.cost = self.last - began if len(training.scores) > 1 else self.cost
+        self.cost, self.is_cold = 0.0 if self.is_cold else self.last - began, False
         if not self.ending and training.step >= self.least_steps and self._is_flat(training):
             self.ending = True
             training.most_steps = min(training.most_steps, 1 + int(training.step / (1 - DECAY_SHARE)))
