@@ -84,3 +84,39 @@ def test_an_unseen_category_gets_the_average_probabilities():
     np.testing.assert_allclose(model.predict_proba(new), np.mean(each, axis=0), atol=1e-6)
     density = model.log_predictive_density(new, [True] * 5)
     np.testing.assert_allclose(np.exp(density), np.mean(each, axis=0)[:, 1], rtol=0.02)
+
+
+@pytest.fixture(scope="module")
+def towns() -> pl.DataFrame:
+    """Rows with a column of two categories, one of five and one of a single category."""
+    rng = np.random.default_rng(1)
+    words = {"a": rng.choice(["low", "high"], 200), "b": rng.choice(list("stuvw"), 200), "c": ["all"] * 200}
+    return pl.DataFrame({"x": rng.uniform(0, 3, 200), **words})
+
+
+ROWS = pl.DataFrame(
+    {"x": [1.0] * 5, "a": ["new", "low", "high", "new", "low"], "b": ["s", "new", "t", "newer", "s"]}
+).with_columns(c=pl.Series(["all"] * 4 + ["new"]))
+
+
+def described(model, frame: pl.DataFrame, y: np.ndarray) -> list[np.ndarray]:
+    """Return all that is predicted of each row, with the rows along the first axis."""
+    if isinstance(model, DeepGPClassifier):
+        return [model.predict_proba(frame), model.log_predictive_density(frame, y)]
+    moments, quantiles = model.predict(frame, return_std=True), model.predict_quantiles(frame)
+    return [*moments, *quantiles, model.log_predictive_density(frame, y)]
+
+
+@pytest.mark.filterwarnings("ignore::overtone.sklearn.OutsideRangeWarning")  # the column with one category
+@pytest.mark.parametrize("kind", ["numbers", "counts", "classes"])
+def test_predictions_of_unseen_categories_do_not_depend_on_other_rows(towns, kind):
+    """There may be rows with unseen categories of another column, or of one that has a single known category."""
+    rate = np.array([3 * (a == "low") + "stuvw".index(b) for a, b in zip(towns["a"], towns["b"], strict=True)])
+    target = {"numbers": rate + 0.1, "counts": np.random.default_rng(0).poisson(rate), "classes": rate > 4}[kind]
+    kind_of_model = DeepGPClassifier if kind == "classes" else DeepGPRegressor
+    model = kind_of_model(**{**QUICK, "max_steps": 30}).fit(towns, target)
+    assert model.model_.likelihood.counts == (kind == "counts")
+    y = np.array([1, 0, 1, 1, 0])
+    for i in range(len(ROWS)):
+        for alone, together in zip(described(model, ROWS[i], y[i : i + 1]), described(model, ROWS, y), strict=True):
+            np.testing.assert_allclose(together[i], alone[0], rtol=1e-6)

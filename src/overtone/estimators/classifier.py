@@ -15,7 +15,7 @@ from overtone.estimators import baselines
 from overtone.estimators.arguments import known_rows
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.estimators.stored import views
-from overtone.estimators.unseen import replaced_inputs
+from overtone.estimators.unseen import replaced
 from overtone.inference import predictions
 from overtone.storage.rows import pieces
 from overtone.tables.gaps import missing_cells, number_of
@@ -65,9 +65,9 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""
         (probabilities,) = self._over_rows(predictions.probabilities, X, warn=True)
-        rows, turns, _ = replaced_inputs(self, X)
-        if turns:  # an unseen category may be like any of the others
-            probabilities[rows] = np.mean([self._over_rows(predictions.probabilities, Z)[0] for Z in turns], axis=0)
+        if (found := replaced(self, X)) is not None:  # an unseen category may be like any of the others
+            (of_turns,) = self._over_rows(predictions.probabilities, found.flat())
+            probabilities[found.rows] = found.averaged(found.of_turns(of_turns))
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def predict(self, X) -> np.ndarray:
@@ -76,12 +76,13 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def log_predictive_density(self, X, y) -> np.ndarray:
         """Return log p(y | x) of each row."""
-        Y, (rows, turns, _) = self._targets(X, y), replaced_inputs(self, X)
-        density = self._over_rows(predictions.log_density, X, Y)[0][:, 0]
-        if turns:
-            of_turns = [self._over_rows(predictions.log_density, Z, Y[rows])[0][:, 0] for Z in turns]
-            density[rows] = logsumexp(of_turns, axis=0) - np.log(len(turns))
-        return density
+        Y, found = self._targets(X, y), replaced(self, X)
+        (density,) = self._over_rows(predictions.log_density, X, Y)
+        if found is not None:
+            labels = np.repeat(Y[found.rows], found.weights.shape[1], axis=0)
+            (of_turns,) = self._over_rows(predictions.log_density, found.flat(), labels)
+            density[found.rows] = logsumexp(found.of_turns(of_turns), axis=1, b=found.weights[..., None])
+        return density[:, 0]
 
     def evaluate(self, X, y) -> dict[str, float]:
         """Return `accuracy`, mean `log_density` of a label, and `brier`: the mean squared distance of probabilities."""

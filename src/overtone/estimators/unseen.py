@@ -34,43 +34,73 @@ class Widening(NamedTuple):
         return self.before + (y - self.after) / self.factor
 
 
-def replaced_inputs(model: Any, X: Any) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
-    """Return which rows of X have unseen categories, their inputs with known ones in turn, and how many of those."""
-    values, encoder = model.inputs(X), model.encoder_
-    categories = encoder.known_points() if encoder else []
-    unseen = np.zeros((len(values), len(categories)), bool)
-    for j, (where, points) in enumerate(categories):
+class Replaced(NamedTuple):
+    """The rows that have unseen categories, and their inputs with known categories instead, in turn."""
+
+    rows: np.ndarray  # which rows of all, (N,)
+    inputs: np.ndarray  # of these R rows in each of T turns, (R, T, D)
+    weights: np.ndarray  # of the turns, (R, T): the first ones of a row count alike, and the others not at all
+    levels: np.ndarray  # how many categories are known, (R,); of several columns, the fewest
+
+    def flat(self) -> np.ndarray:
+        """Return the inputs of all turns, (R T, D)."""
+        return self.inputs.reshape(-1, self.inputs.shape[-1])
+
+    def of_turns(self, values: np.ndarray) -> np.ndarray:
+        """Return results for the flat inputs as (R, T, P)."""
+        return values.reshape(*self.weights.shape, -1)
+
+    def averaged(self, values: np.ndarray) -> np.ndarray:
+        """Return the means (R, P) of results (R, T, P) over the turns of each row."""
+        return np.sum(self.weights[..., None] * values, axis=1)
+
+
+def replaced(model: Any, X: Any) -> Replaced | None:
+    """Return the rows of X that have unseen categories, with known ones instead, or None if there are no such rows.
+
+    A row has as many turns as known categories stand for its own, whatever other rows there are. A column with one
+    known category says nothing about others, and is left as it is.
+    """
+    encoder = model.encoder_
+    categories = [(where, points) for where, points in encoder.known_points() if len(points) > 1] if encoder else []
+    if not categories:
+        return None
+    values, unseen = model.inputs(X), []
+    for where, points in categories:
         fill = np.array(encoder.means[where])  # of gaps
         known = {point.tobytes() for point in (*points, fill)}
-        unseen[:, j] = [row.tobytes() not in known for row in np.ascontiguousarray(values[:, where])]
-    rows = unseen.any(axis=1) & ~np.isnan(values).any(axis=1)
-    levels = np.array([min(MAX_LEVELS, len(points)) for _, points in categories])
-    orders = [np.random.default_rng(0).permutation(len(points)) for _, points in categories]
-    turns = []
-    for turn in range(levels[unseen[rows].any(axis=0)].max() if rows.any() else 0):
-        turns.append(values[rows])
-        for (where, points), flags, num, order in zip(categories, unseen[rows].T, levels, orders, strict=True):
-            turns[-1][flags, where] = points[order[turn % num]]
-    return rows, turns, np.where(unseen[rows], levels, MAX_LEVELS).min(axis=1, initial=MAX_LEVELS)
+        unseen.append([row.tobytes() not in known for row in np.ascontiguousarray(values[:, where])])
+    rows = np.any(unseen, axis=0) & ~np.isnan(values).any(axis=1)
+    if not rows.any():
+        return None
+    flags = np.array(unseen).T[rows]
+    chosen = [points[np.random.default_rng(0).permutation(len(points))[:MAX_LEVELS]] for _, points in categories]
+    levels = np.array([len(points) for points in chosen])
+    turns = np.arange(levels.max())
+    inputs = np.repeat(values[rows, None], len(turns), axis=1)
+    for (where, _), points, replace in zip(categories, chosen, flags.T, strict=True):
+        inputs[replace, :, where] = points[turns % len(points)]
+    num_turns = np.where(flags, levels, 0).max(axis=1, keepdims=True)
+    return Replaced(rows, inputs, (turns < num_turns) / num_turns, np.where(flags, levels, MAX_LEVELS).min(axis=1))
 
 
 def widening(model: Any, X: Any) -> Widening:
     """Return how the distributions of the rows of X are to be widened, in the model's units."""
-    if model.encoder_ is None or model.model_.likelihood.counts:
-        return Widening()
-    rows, turns, num = replaced_inputs(model, X)
-    if not turns or num.min() < 2:
+    found = None if model.model_.likelihood.counts else replaced(model, X)
+    if found is None:
         return Widening()
 
     def moments(values: np.ndarray) -> tuple[np.ndarray, ...]:
         return model._over_rows(predictions.moments, values, np.zeros((len(values), 1), model.config_.dtype))
 
-    means, stds = (np.array(part) for part in zip(*map(moments, turns), strict=True))
-    mean, std = moments(model.inputs(X)[rows])
-    within, heavier = np.mean(stds**2, axis=0), (t.ppf(0.975, num - 1) / norm.ppf(0.975)) ** 2
-    variance = within + np.var(means, axis=0) * (heavier * (num + 1) / (num - 1))[:, None]
-    parts = np.zeros((2, len(rows), mean.shape[1])), np.ones((len(rows), mean.shape[1]))
+    means, stds = map(found.of_turns, moments(found.flat()))
+    mean, std = moments(model.inputs(X)[found.rows])
+    centre, within, num = found.averaged(means), found.averaged(stds**2), found.levels
+    between = found.averaged((means - centre[:, None]) ** 2)
+    heavier = (t.ppf(0.975, num - 1) / norm.ppf(0.975)) ** 2
+    variance = within + between * (heavier * (num + 1) / (num - 1))[:, None]
+    parts = np.zeros((2, len(found.rows), mean.shape[1])), np.ones((len(found.rows), mean.shape[1]))
     (before, after), factor = parts
-    before[rows], after[rows] = mean, np.mean(means, axis=0)
-    factor[rows] = np.sqrt(np.maximum(within, np.minimum(variance, MAX_STD**2))) / std
+    before[found.rows], after[found.rows] = mean, centre
+    factor[found.rows] = np.sqrt(np.maximum(within, np.minimum(variance, MAX_STD**2))) / std
     return Widening(before, after, factor)
