@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from math import isfinite
 from numbers import Integral, Real
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from overtone.autopilot.names import COVARIANCES, FEATURES, KERNELS, LIKELIHOODS, OBJECTIVES
 
@@ -129,13 +129,13 @@ class Config:
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
-        _check_whole("batch_size", self.batch_size)
+        checked_whole("batch_size", self.batch_size)
         for name in ("hidden_width", "n_projections", "max_steps", "n_samples", "n_predict_samples"):
             if getattr(self, name) is not None:
-                _check_whole(name, getattr(self, name))
+                checked_whole(name, getattr(self, name))
         for name in ("n_layers", "n_inducing"):
             if getattr(self, name) != "auto":
-                _check_whole(name, getattr(self, name), or_else=' or "auto"')
+                checked_whole(name, getattr(self, name), or_else=' or "auto"')
         if self.fine_inputs != "auto" and not _are(self.fine_inputs, Integral):
             raise ValueError(f"fine_inputs must be a tuple of numbers of inputs, or 'auto'; got {self.fine_inputs!r}.")
         if self.learning_rate is not None and not (_is_real(self.learning_rate) and 0 < self.learning_rate < 1):
@@ -193,6 +193,8 @@ def _is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
 
 
-def _check_whole(name: str, value: object, or_else: str = "") -> None:
+def checked_whole(name: str, value: Any, or_else: str = "") -> int:
+    """Return a number of things, at least one, or raise a ValueError."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1{or_else}; got {value!r}.")
+    return int(value)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length
 from overtone.gp.maps import Affine
 from overtone.tables.gaps import missing_cells, rows_left_out
 
+MAX_SEED = 2**63
 MAX_DENSE_BYTES = 2 * 2**30  # of a sparse matrix as an array
 
 
@@ -22,8 +24,12 @@ def name_of(column: Any) -> str | None:
 
 
 def seed_of(random_state: Any) -> int:
-    is_seed = isinstance(random_state, int)
-    return random_state if is_seed else int(check_random_state(random_state).randint(2**31 - 1))
+    """Return a seed as it is, or draw one from a generator."""
+    if not isinstance(random_state, Integral):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    if not 0 <= random_state < MAX_SEED:
+        raise ValueError(f"random_state must be a whole number from 0 to 2^63 - 1; got {random_state}.")
+    return int(random_state)
 
 
 def checked_scaling(name: str, make: Callable[[np.ndarray], Affine], values: np.ndarray) -> Affine:
@@ -77,11 +83,12 @@ def mixed_frame(X):
     return encoding().as_frame(X)
 
 
-def tuples(value: Any) -> Any:
-    """Return settings with tuples in place of lists, which JSON and some users have."""
+def plain(value: Any) -> Any:
+    """Return settings with tuples in place of lists and arrays, and Python's numbers in place of NumPy's."""
     if isinstance(value, dict):
-        return {name: tuples(each) for name, each in value.items()}
-    return tuple(map(tuples, value)) if isinstance(value, list) else value
+        return {name: plain(each) for name, each in value.items()}
+    value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+    return tuple(map(plain, value)) if isinstance(value, list | tuple) else value
 
 
 def _is_numeric(column) -> bool:

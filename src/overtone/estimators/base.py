@@ -14,11 +14,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from overtone.autopilot.config import PARAMETERS, Config
+from overtone.autopilot.config import PARAMETERS, Config, checked_whole
 from overtone.autopilot.local import Neighbours, extended, of_neighbours
 from overtone.autopilot.plan import plan
 from overtone.autopilot.train import Run, train, updated
-from overtone.estimators.arguments import checked_scaling, dense, encoding, mixed_frame, name_of, seed_of, tuples
+from overtone.estimators.arguments import checked_scaling, dense, encoding, mixed_frame, name_of, plain, seed_of
 from overtone.estimators.baselines import MAX_CELLS, fit_baselines
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
@@ -76,7 +76,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def _start_fit(self, X, y) -> Config:
         """Check the parameters, and learn what the columns of a frame mean."""
-        config = Config(**tuples({name: getattr(self, name) for name in PARAMETERS if name != "random_state"}))
+        config = Config(**plain({name: getattr(self, name) for name in PARAMETERS if name != "random_state"}))
         config.validate()
         frame = mixed_frame(X)
         self.target_ = [str(name) for name in y.columns] if hasattr(y, "columns") else name_of(y)
@@ -183,7 +183,7 @@ class DeepGPEstimator(BaseEstimator):
         ((500, 100), (500, 3, 100))
         """
         model, key = self._fitted().model_, jax.random.key(seed_of(random_state))
-        functions = predictions.sample_functions(model, n, key=key, prior=prior)
+        functions = predictions.sample_functions(model, checked_whole("n", n), key=key, prior=prior)
         return FunctionDraws(functions, self._inputs, self._in_units)
 
     def count_outside(self, X) -> np.ndarray:
@@ -233,16 +233,16 @@ class DeepGPEstimator(BaseEstimator):
 
     def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:
         """Return the bound of the rows without gaps, and their targets."""
-        Z, gaps = self._inputs(X)
-        key = jax.random.fold_in(jax.random.key(self.config_.random_state), n_samples)
-        return predictions.elbo(self.model_, (Z[~gaps], Y[~gaps]), key=key, num_samples=n_samples), Y[~gaps]
+        (Z, gaps), draws = self._inputs(X), checked_whole("n_samples", n_samples)
+        key = jax.random.fold_in(jax.random.key(self.config_.random_state), draws)
+        return predictions.elbo(self.model_, (Z[~gaps], Y[~gaps]), key=key, num_samples=draws), Y[~gaps]
 
     def _draws(self, X, n_samples: int, random_state: Any, offset: np.ndarray) -> np.ndarray:
         """Return draws of the targets (draws, N, P), in the model's units."""
-        Z, gaps = self._inputs(X)
+        (Z, gaps), draws = self._inputs(X), checked_whole("n_samples", n_samples)
         with jax.enable_x64(True), one_blas_thread():
             key = jax.random.key(seed_of(random_state))
-            return gap.with_missing_rows(predictions.observations(self.model_, key, n_samples, Z, offset), gaps)
+            return gap.with_missing_rows(predictions.observations(self.model_, key, draws, Z, offset), gaps)
 
     def _inputs(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Return scaled inputs, and which rows are to be dropped; those are zeros."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from overtone.autopilot.config import Config
 from overtone.autopilot.record import Plan
-from overtone.estimators.arguments import encoding, tuples
+from overtone.estimators.arguments import encoding, plain
 from overtone.estimators.baselines import NAMES
 from overtone.estimators.ranges import TRAINED
 from overtone.estimators.recent import is_series
@@ -34,7 +34,7 @@ def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[st
     arrays |= {"recent_": model.recent_} if neighbours and is_series(model) and model.recent_ is not None else {}
     about = {
         "estimator": type(model).__name__,
-        "parameters": {**model.get_params(), "random_state": model.config_.random_state},
+        "parameters": plain({**model.get_params(), "random_state": model.config_.random_state}),
         "config": asdict(model.config_),
         "plan": asdict(model.plan_),
         "structure": structure,
@@ -51,23 +51,23 @@ def stored(model: Any, neighbours: bool) -> tuple[dict[str, np.ndarray], dict[st
 
 def restored(kind: Any, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Any:
     """Return the estimator that these arrays and words of a file describe."""
-    model = kind(**tuples(about["parameters"]))
+    model = kind(**plain(about["parameters"]))
     model.x_scaling_ = Affine(arrays["x_scaling_.shift"], arrays["x_scaling_.scale"])
     if not (model.x_scaling_.shift.ndim == 1 and np.all(np.isfinite(model.x_scaling_(np.float64(0))))):
         raise files.FileError("its inputs cannot be scaled.")
     model.means_, model.range_ = arrays.get("means_"), arrays.get("range_", TRAINED)
     if not (model.range_.shape in ((2, 1), (2, len(model.x_scaling_.shift))) and np.all(np.isfinite(model.range_))):
         raise files.FileError("the range of its inputs is not one.")
-    model.config_ = Config(**tuples(about["config"]))
+    model.config_ = Config(**plain(about["config"]))
     model.config_.validate()
-    model.plan_ = Plan.from_json(tuples(about["plan"]))
+    model.plan_ = Plan.from_json(plain(about["plan"]))
     scores = [tuple(score) for score in about["history"]["scores"]]
     model.history_ = History(**{**about["history"], "loss": arrays["history_.loss"], "scores": scores})
     model.n_features_in_ = len(model.x_scaling_.shift)
     if about["inputs"]:
         vars(model)["feature_names_in_"] = np.array([str(name) for name in about["inputs"]], object)
     model.target_, (model.exposed_, model.exposure_) = about["target"], about["exposure"]
-    model.encoder_ = about["encoder"] and encoding().Encoder.from_json(tuples(about["encoder"]))
+    model.encoder_ = about["encoder"] and encoding().Encoder.from_json(plain(about["encoder"]))
     model._restore_targets(arrays, about)
     with jax.enable_x64(True):
         model.model_ = rebuilt(about["structure"], arrays)
