@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.estimators import baselines
-from overtone.estimators.arguments import known_rows
+from overtone.estimators.arguments import known_rows, seed_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.estimators.stored import views
 from overtone.estimators.unseen import replaced
@@ -122,7 +122,10 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def sample_y(self, X, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
         """Return draws of labels at the rows of X (N, n_samples), of one function for all rows of a draw."""
-        draws = self._draws(X, n_samples, random_state, np.zeros((1, 1), self._fitted().config_.dtype))
+        seed, zero = seed_of(random_state), np.zeros((1, 1), self._fitted().config_.dtype)
+        draws = self._draws(X, n_samples, seed, zero)
+        if (found := replaced(self, X)) is not None:
+            draws[:, found.rows] = found.drawn(self._draws(found.flat(), n_samples, seed, zero), seed)
         return self.classes_[_decided(draws[..., 0].T).astype(int)]
 
     def _targets(self, X, y) -> np.ndarray:

@@ -10,12 +10,13 @@ from sklearn.utils.validation import check_consistent_length
 
 from overtone.autopilot.config import Config
 from overtone.autopilot.names import LIKELIHOODS, part
-from overtone.estimators import baselines
-from overtone.estimators.arguments import checked_scaling, known_rows, name_of
+from overtone.estimators import baselines, unseen_counts
+from overtone.estimators.arguments import checked_scaling, known_rows, name_of, seed_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.estimators.counts import likelihood_of, log_exposure
 from overtone.estimators.stored import columns_of, views
-from overtone.estimators.unseen import widening
+from overtone.estimators.unseen import replaced, widening
+from overtone.estimators.unseen_counts import shifts, with_unseen_counts
 from overtone.gp.maps import Affine, standardise
 from overtone.inference import predictions
 from overtone.numerics.shuffle import some_of
@@ -105,8 +106,9 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def predict(self, X, return_std: bool = False, *, exposure=None):
         """Return the predictive mean of y; with `return_std=True` the pair (mean, standard deviation)."""
-        mean, std = self._over_rows(predictions.moments, X, self._offset(X, exposure), warn=True)
-        wide = widening(self, X)
+        offset, wide = self._offset(X, exposure), widening(self, X)
+        parts = self._over_rows(predictions.moments, X, offset, warn=True)
+        mean, std = with_unseen_counts(self, unseen_counts.moments, X, parts, offset)
         mean = self._shape(self.y_scaling_.inverse(wide.widened(mean)))
         return (mean, self._shape(wide.factor * std * self.y_scaling_.scale)) if return_std else mean
 
@@ -123,16 +125,19 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         if shares.ndim != 1 or not np.all((shares > 0) & (shares < 1)):
             raise ValueError(f"levels must be a list of numbers between 0 and 1; got {levels!r}.")
 
-        def compute(model, key, num_samples, *rows):
-            return predictions.quantiles(model, key, num_samples, shares, *rows)
+        def at_levels(quantiles: Callable) -> Callable:
+            return lambda model, key, num_samples, *rows: quantiles(model, key, num_samples, shares, *rows)
 
-        (values,) = self._over_rows(compute, X, self._offset(X, exposure), warn=True)
+        offset = self._offset(X, exposure)
+        parts = self._over_rows(at_levels(predictions.quantiles), X, offset, warn=True)
+        (values,) = with_unseen_counts(self, at_levels(unseen_counts.quantiles), X, parts, offset)
         return self._shape(self.y_scaling_.inverse(widening(self, X).widened(values)))
 
     def log_predictive_density(self, X, y, *, exposure=None) -> np.ndarray:
         """Return log p(y | x) of each row in the user's units, summed over the outputs that are known: shape (N,)."""
         Y, wide = self._targets(X, y, exposure), widening(self, X)
-        (values,) = self._over_rows(predictions.log_density, X, wide.narrowed(Y).astype(Y.dtype))
+        parts = self._over_rows(predictions.log_density, X, wide.narrowed(Y).astype(Y.dtype))
+        (values,) = with_unseen_counts(self, unseen_counts.log_density, X, parts, Y)
         values = values - np.log(wide.factor)
         known = ~np.isnan(Y[:, : values.shape[1]])  # and NaN is left where inputs are missing
         return np.sum(np.where(known, values - np.log(self.y_scaling_.scale), 0.0), axis=1)
@@ -190,7 +195,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         if baseline is None:
             wide, offset = widening(self, X), self._offset(X, exposure)
             parts = self._over_rows(predictions.scores, X, wide.narrowed(Y).astype(Y.dtype), offset, warn=True)
-            mean, density, below, crps = parts
+            mean, density, below, crps = with_unseen_counts(self, unseen_counts.scores, X, parts, Y, offset)
             mean, density, crps = wide.widened(mean), density - np.log(wide.factor), wide.factor * crps
         else:
             mean, density, below, crps = baselines.scores(baseline, Z, Y.astype(np.float64))
@@ -210,7 +215,12 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         The rows of one draw belong together: they are values of one function of the deep GP, plus noise. What
         neighbours know is no part of them.
         """
-        draws = widening(self, X).widened(self._draws(X, n_samples, random_state, self._offset(X, exposure)))
+        offset, seed = self._offset(X, exposure), seed_of(random_state)
+        draws = widening(self, X).widened(self._draws(X, n_samples, seed, offset))
+        if self.model_.likelihood.counts and (found := replaced(self, X)) is not None:
+            moved = (offset[found.rows, None] + shifts(self, found)).reshape(-1, draws.shape[-1])
+            of_turns = self._draws(found.flat(), n_samples, seed, moved.astype(offset.dtype))
+            draws[:, found.rows] = found.drawn(of_turns, seed)
         return self._shape(np.moveaxis(self.y_scaling_.inverse(draws), 0, -1), axis=1)
 
     def _checked(self, missing: str, X, y: Any, **settings: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -50,6 +50,12 @@ class Replaced(NamedTuple):
         """Return results for the flat inputs as (R, T, P)."""
         return values.reshape(*self.weights.shape, -1)
 
+    def drawn(self, values: np.ndarray, seed: int) -> np.ndarray:
+        """Return draws (draws, R, P) from those for the flat inputs, each of a turn that all rows of a draw share."""
+        share = np.random.default_rng(seed).random((len(values), 1))
+        turns = (share * np.sum(self.weights > 0, axis=1)).astype(int)[:, :, None, None]
+        return np.take_along_axis(values.reshape(len(values), *self.weights.shape, -1), turns, axis=2)[:, :, 0]
+
     def averaged(self, values: np.ndarray) -> np.ndarray:
         """Return the means (R, P) of results (R, T, P) over the turns of each row."""
         return np.sum(self.weights[..., None] * values, axis=1)
@@ -84,6 +90,11 @@ def replaced(model: Any, X: Any) -> Replaced | None:
     return Replaced(rows, inputs, (turns < num_turns) / num_turns, np.where(flags, levels, MAX_LEVELS).min(axis=1))
 
 
+def stretch(num: np.ndarray) -> np.ndarray:
+    """Return how much wider new effects are spread than those of so many known categories about their mean."""
+    return t.ppf(0.975, num - 1) / norm.ppf(0.975) * np.sqrt((num + 1) / (num - 1))
+
+
 def widening(model: Any, X: Any) -> Widening:
     """Return how the distributions of the rows of X are to be widened, in the model's units."""
     found = None if model.model_.likelihood.counts else replaced(model, X)
@@ -95,10 +106,8 @@ def widening(model: Any, X: Any) -> Widening:
 
     means, stds = map(found.of_turns, moments(found.flat()))
     mean, std = moments(model.inputs(X)[found.rows])
-    centre, within, num = found.averaged(means), found.averaged(stds**2), found.levels
-    between = found.averaged((means - centre[:, None]) ** 2)
-    heavier = (t.ppf(0.975, num - 1) / norm.ppf(0.975)) ** 2
-    variance = within + between * (heavier * (num + 1) / (num - 1))[:, None]
+    centre, within = found.averaged(means), found.averaged(stds**2)
+    variance = within + found.averaged((means - centre[:, None]) ** 2) * stretch(found.levels)[:, None] ** 2
     parts = np.zeros((2, len(found.rows), mean.shape[1])), np.ones((len(found.rows), mean.shape[1]))
     (before, after), factor = parts
     before[found.rows], after[found.rows] = mean, centre
