@@ -128,3 +128,20 @@ def test_classes_take_in_new_rows_and_adam_refuses():
     fixed = DeepGPRegressor("vff", output="adam", max_steps=2).fit(X, y)
     with pytest.raises(ValueError, match="cannot take in new rows"):
         fixed.update(X, y)
+
+
+@pytest.mark.parametrize("far", [1e30, 1e300])
+def test_a_row_far_away_does_not_spoil_an_exact_gp(far):
+    model = DeepGPRegressor().fit(X[OLD], y[OLD])
+    before, std = model.predict(X[OLD], return_std=True)
+    model.update([[far, 0.5]], [1.0])
+    np.testing.assert_allclose(model.predict(X[OLD]), before, atol=0.2 * std.min())
+    assert model.predict([[far, 0.5]]) == pytest.approx(1, abs=3 * std.max())
+
+
+def test_targets_beyond_the_model_s_precision_are_refused():
+    model = DeepGPRegressor(method="svgp", n_inducing=4, max_steps=2).fit(X[OLD], y[OLD])
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="y has values too large for float32"):
+        model.update(X[:1], [1e300])
+    np.testing.assert_array_equal(model.predict(X), before)

@@ -113,14 +113,15 @@ class DeepGPEstimator(BaseEstimator):
         take the new rows in, and the output layer stays as well, since their scores belong to it. Features know little
         outside the range that they were trained in; neighbours and the exact GPs of small tables learn there, too.
         """
-        Y, values = self._targets(X, y, **exposure), self.inputs(X)
-        kept = ~np.isnan(values).any(axis=1)
+        Y, (Z, gaps) = self._targets(X, y, **exposure), self._inputs(X)
         if self.plan_.output == "adam":
             raise ValueError("this model was trained with output='adam', and cannot take in new rows; fit it again.")
-        rows = Rows(self.x_scaling_.columns(values[kept], self.config_.dtype), Y[kept])
-        if not len(rows.X):
+        if np.isinf(Y).any():
+            raise ValueError(f"y has values too large for {self.config_.dtype}; leave such rows out.")
+        if gaps.all():
             return self
-        self.recent_ = last_rows(values[kept], rows.y, self.recent_)
+        rows = Rows(Z[~gaps], Y[~gaps])
+        self.recent_ = last_rows(self.inputs(X)[~gaps], rows.y, self.recent_)
         if self.learns_outside:
             low, high = self.range_
             self.range_ = np.stack([np.minimum(low, rows.X.min(0)), np.maximum(high, rows.X.max(0))])
@@ -158,9 +159,7 @@ class DeepGPEstimator(BaseEstimator):
         if kept.all():
             return X, slice(None)
         if kept.sum() < 2:
-            raise ValueError(
-                f"X has {gap.number_of(kept.sum(), 'row')} without missing values; a fit needs at least 2."
-            )
+            raise ValueError(f"X has {gap.number_of(kept.sum(), 'row')} without missing values; a fit needs two.")
         log.info("%s", gap.rows_left_out(np.sum(~kept), "with missing inputs"))
         return X[kept], kept
 

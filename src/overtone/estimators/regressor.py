@@ -14,7 +14,7 @@ from overtone.estimators import baselines, unseen_counts
 from overtone.estimators.arguments import checked_scaling, known_rows, name_of, seed_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.estimators.counts import likelihood_of, log_exposure
-from overtone.estimators.stored import columns_of, views
+from overtone.estimators.stored import PackedTargets, columns_of, views
 from overtone.estimators.unseen import replaced, widening
 from overtone.estimators.unseen_counts import shifts, with_unseen_counts
 from overtone.gp.maps import Affine, standardise
@@ -91,7 +91,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
             raise ValueError("y is on the disk and has infinite values, or a column without any value.")
         standard = Affine(columns.mean, np.where(columns.std > 0, columns.std, 1.0))
         likelihood, counts = self._start_targets(config, standard, Y[some_of(len(Y), CHECKED_ROWS)])
-        packed = _Packed(self, Y, exposure, counts)
+        packed = PackedTargets(self, Y, exposure, counts)
         return self._fit(config, X, RowView(packed), likelihood, COUNTS, **watched)
 
     def _start_targets(self, config: Config, standard: Affine, Y: np.ndarray) -> tuple[str, bool]:
@@ -242,7 +242,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         num_outputs = len(self.y_scaling_.shift)
         if Y.shape[1] != num_outputs:
             raise ValueError(f"y has {Y.shape[1]} outputs, but the model was fitted to {num_outputs}.")
-        return self._packed(Y, exposure, self.model_.likelihood.counts).astype(self.config_.dtype)
+        with np.errstate(over="ignore"):  # values beyond the precision are infinite
+            return self._packed(Y, exposure, self.model_.likelihood.counts).astype(self.config_.dtype)
 
     def _packed(self, Y: np.ndarray, exposure, counts: bool) -> np.ndarray:
         """Return standardised targets; or counts, with the logs of their exposures."""
@@ -277,20 +278,6 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
     def _shape(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
         return values.squeeze(axis) if self.single_output_ else values
-
-
-class _Packed:
-    """Targets on the disk in the units of a model; or counts, with the logs of their exposures."""
-
-    def __init__(self, model: DeepGPRegressor, Y: RowView, exposure: RowView | None, counts: bool):
-        self.model, self.Y, self.exposure, self.counts = model, Y, exposure, counts
-
-    def __len__(self) -> int:
-        return len(self.Y)
-
-    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        exposure = None if self.exposure is None else self.exposure[rows]
-        return self.model._packed(self.Y[rows], exposure, self.counts)
 
 
 def _explained(y: np.ndarray, mean: np.ndarray) -> float:

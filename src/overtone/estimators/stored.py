@@ -62,3 +62,17 @@ def range_of(X: RowView) -> np.ndarray:
             "table."
         )
     return np.stack([columns.low, columns.high])
+
+
+class PackedTargets:
+    """Targets on the disk in the units of a model; or counts, with the logs of their exposures."""
+
+    def __init__(self, model: Any, Y: RowView, exposure: RowView | None, counts: bool):
+        self.model, self.Y, self.exposure, self.counts = model, Y, exposure, counts
+
+    def __len__(self) -> int:
+        return len(self.Y)
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        exposure = None if self.exposure is None else self.exposure[rows]
+        return self.model._packed(self.Y[rows], exposure, self.counts)
