@@ -17,7 +17,7 @@ import pytest
 from scipy.io import savemat
 
 from overtone.app.cli import main
-from overtone.experiments import EXPERIMENTS, data, kalman, page, running, steps, summaries
+from overtone.experiments import EXPERIMENTS, data, kalman, page, priors, running, steps, summaries
 from overtone.experiments.claims import CLAIMS, verdict
 from overtone.experiments.convert import CONVERTERS, convert
 from overtone.experiments.convert import main as convert_main
@@ -250,6 +250,19 @@ def test_the_state_space_process_is_the_dense_one():
     np.testing.assert_allclose(var, np.diag(K) - np.sum(weights * K[known], axis=0), atol=1e-8)
     expected = -0.5 * (y[known] @ np.linalg.solve(noisy, y[known]) + np.linalg.slogdet(2 * np.pi * noisy)[1])
     assert float(evidence) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("method", [priors.INTER_DOMAIN, priors.CONVENTIONAL])
+def test_draws_from_deep_priors_are_numbers(method):
+    draws = priors.measure({"method": method, "depth": 10, "seed": 0}, None)["draws"]
+    assert np.isfinite(np.array(draws)).all()
+    assert np.ptp(draws, axis=1).min() > 0.1
+
+
+def test_draws_from_smooth_priors_have_no_noise_of_layers():
+    draws = priors.measure({"method": priors.CONVENTIONAL, "depth": 2, "seed": 0}, None)["draws"]
+    slopes = np.diff(draws, axis=1) * priors.ROWS
+    assert np.abs(np.diff(slopes, axis=1)).max() < 1  # second derivatives are some 10, rows a 300th apart
 
 
 def test_hidden_layers_are_measured():
