@@ -19,7 +19,7 @@ OUTSIDE = (
     *("results/README.md", "results/demo/*.png", "results/paper/*.png"),
     *("benchmarks/results/*.md", "benchmarks/results/*.png"),
 )
-FRAGMENTS = ("benchmarks/results/quality_table.md", "benchmarks/results/neighbours.md")  # which other pages show
+SHOWN_BY_OTHER_PAGES = {f"benchmarks/results/{name}.md" for name in ("quality_table", "neighbours", "scale")}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 COMMAND_WIDTH = "100"
 
@@ -28,7 +28,7 @@ def on_files(files, config):
     """Add the committed pages and pictures that are outside docs."""
     for pattern in OUTSIDE:
         for path in sorted(ROOT.glob(pattern)):
-            if (name := path.relative_to(ROOT).as_posix()) not in FRAGMENTS:
+            if (name := path.relative_to(ROOT).as_posix()) not in SHOWN_BY_OTHER_PAGES:
                 files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 

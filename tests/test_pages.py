@@ -57,6 +57,15 @@ def test_all_blocks_are_checked_and_commands_exist(page):
                 assert find_spec(program), f"{page} has the command {line!r}, which nothing checks"
 
 
+def test_every_page_is_in_the_contents_of_the_site_or_shown_by_another():
+    contents = (ROOT / "mkdocs.yml").read_text()
+    fragments = {f"benchmarks/results/{name}.md" for name in ("quality_table", "neighbours", "scale")}
+    missing = {page for page in PAGES if f" {page.removeprefix('docs/')}\n" not in contents}
+    assert missing == fragments
+    hooks = (ROOT / "docs" / "site_hooks.py").read_text()
+    assert all(f'"{Path(page).stem}"' in hooks for page in fragments)
+
+
 def test_the_reference_has_every_public_name():
     pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "reference").glob("*.md"))
     modules = set(re.findall(r"<!-- names: ([\w.]+) -->", pages))
