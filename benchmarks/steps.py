@@ -62,8 +62,8 @@ class Worker:
         )
         self.first = self._answer()["first_step"]
         self.steps = 20 if settings["library"] == "overtone" else 2
-        seconds = self.measure()
-        self.steps = max(self.steps, int(TURN_SECONDS / seconds) // self.steps * self.steps)
+        self.measure()  # which may compile a program for so many steps
+        self.steps = max(self.steps, int(TURN_SECONDS / self.measure()) // self.steps * self.steps)
 
     def _answer(self) -> dict:
         line = self.process.stdout.readline()
