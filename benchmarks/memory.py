@@ -33,7 +33,7 @@ def child() -> None:
     y = np.sin(6 * X[:, 0]) + 0.1 * rng.standard_normal(len(X), np.float32)
     before = megabytes()
     settings = {"n_inducing": 50, "n_projections": 8, "hidden_width": 8, "output": "adam", "batch_size": 1024}
-    DeepGPRegressor(**settings, max_steps=100).fit(X, y)
+    DeepGPRegressor(**settings, n_layers=2, max_steps=100).fit(X, y)
     size = (X.nbytes + y.nbytes) / 2**20
     print(json.dumps({"imported": imported, "data": size, "before_fit": before, "peak": megabytes()}))
 

@@ -1,7 +1,7 @@
-"""Measure how long a user waits for the first training step, with an empty compilation cache and with a filled one.
+"""Measure how long a user waits for a fit of one step, with an empty compilation cache and with a filled one.
 
-The model has two layers of eight units, additive in eight inputs, with 50 frequencies, and is trained by Adam; each run
-is a new process.
+The model has two layers of eight units, additive in eight inputs, with 50 frequencies, and is trained by Adam. The fit
+decides, holds rows out and scores them, as all fits do; each run is a new process.
 
     python -m benchmarks.startup
 """
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def child() -> None:
-    """Import the library, train one step, and print how long both took."""
+    """Import the library, fit with one step, and print how long both took."""
     start = perf_counter()
     import numpy as np
 
@@ -26,9 +26,9 @@ def child() -> None:
 
     imported = perf_counter()
     rng = np.random.default_rng(0)
-    X = rng.random((1900, 8))  # too few to hold any out, which would need another program
+    X = rng.random((1900, 8))
     settings = {"n_inducing": 50, "n_projections": 8, "hidden_width": 8, "output": "adam", "batch_size": 1024}
-    DeepGPRegressor(**settings, max_steps=1).fit(X, np.sin(6 * X[:, 0]))
+    DeepGPRegressor(**settings, n_layers=2, max_steps=1).fit(X, np.sin(6 * X[:, 0]))
     print(json.dumps({"import": imported - start, "first_step": perf_counter() - imported}))
 
 

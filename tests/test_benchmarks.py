@@ -1,10 +1,14 @@
-"""The quality benchmark: its scores, its splits, and how it compares."""
+"""The benchmarks: scores, splits and comparisons of quality, and the page of speed."""
+
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from benchmarks import page, steps
 from benchmarks.comparison import OURS, Comparison
 from benchmarks.curve import crps, mixture_metrics
 from benchmarks.schedule import WORKERS, cases
@@ -51,3 +55,13 @@ def test_each_case_has_a_worker_and_is_measured_once():
     keys = [tuple(case.key.values()) for case in cases()]
     assert len(keys) == len(set(keys))
     assert {case.method for case in cases()} == set(WORKERS)
+
+
+def test_the_page_of_speed_is_the_one_that_the_records_make(tmp_path, monkeypatch):
+    assert set(page.COVARIANCES) == set(steps.COVARIANCES)
+    committed = Path(page.RESULTS)
+    for path in committed.glob("*.jsonl"):
+        shutil.copy(path, tmp_path)
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    page.main()
+    assert (tmp_path / "README.md").read_text() == (committed / "README.md").read_text()
