@@ -431,3 +431,13 @@ def test_any_mixture_is_read_or_refused_and_read_again_in_the_same_way(cells, de
         np.testing.assert_array_equal(again.encode(frame), values)
         assert values.shape == (len(cells), len(encoder.inputs))
         assert not encoder.unseen(frame).any()
+
+
+def test_categories_of_decimal_numbers_are_the_same_words_in_every_part_of_a_table():
+    numbers = pl.Series("code", [1.0, 2.5, -0.0, 1e16, 1.0])
+    column = infer_column(numbers, hints=ColumnHints(categorical=("code",)))
+    assert set(column.levels) == {"1", "2.5", "0", "10000000000000000"}
+    whole = column.encode(numbers)
+    assert whole.sum(axis=1).tolist() == [1.0] * 5
+    for i in range(len(numbers)):
+        np.testing.assert_array_equal(column.encode(numbers[i : i + 1]), whole[i : i + 1])

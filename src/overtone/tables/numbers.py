@@ -46,9 +46,10 @@ STYLES += tuple(NumberStyle(decimal, thousands) for thousands in " '" for decima
 
 def clean_words(series: pl.Series, missing: tuple[str, ...] = MISSING_NUMBERS, na: tuple[str, ...] = ()) -> pl.Series:
     """Return a series as stripped text, with null for words that stand for a missing value, and for those in `na`."""
-    if series.dtype.is_float() and (series.fill_nan(None).drop_nulls() % 1 == 0).all():
-        series = series.fill_nan(None).cast(pl.Int64, strict=False)  # so that 1 and 1.0 are the same word
     words = series.cast(pl.String).str.strip_chars()
+    if series.dtype.is_float():  # so that 1 and 1.0 are the same word
+        integers = series.cast(pl.Int64, strict=False)
+        words = integers.cast(pl.String).zip_with((integers == series).fill_null(False), words)
     return words.set(words.str.to_lowercase().is_in(missing) | words.is_in(na), None)
 
 
