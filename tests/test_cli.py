@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from time import perf_counter, sleep
@@ -19,7 +18,6 @@ import pytest
 
 from overtone.app.cli import main
 from overtone.sklearn import DeepGPRegressor
-from overtone.tables.read import read_chunks
 
 RNG = np.random.default_rng(0)
 OVERTONE = [sys.executable, "-m", "overtone.app.cli"]
@@ -152,7 +150,7 @@ def test_rows_outside_of_training_are_flagged_and_counted_in_one_line_each(folde
     rows = {"x": [1.0, 12.0, -3.0, 2.0, 3.0], "town": ["here", "here", "new", "newer", "there"], "y": [0.0] * 5}
     pl.DataFrame(rows).write_csv(folder / "outside.csv")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("overtone.app.commands.read_chunks", partial(read_chunks, rows=1))
+    monkeypatch.setattr("overtone.tables.read.CHUNK_ROWS", 1)
     expected = {
         "2 of 5 rows lie outside the range of the training inputs (by 'x'); predictions there are extrapolated.",
         "2 of 5 rows have categories that no training row has (in 'town'); trust them less.",

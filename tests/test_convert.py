@@ -87,6 +87,58 @@ def test_classes_on_the_disk_are_numbers_of_sorted_labels(table):
     assert np.array(on_disk.labels)[on_disk.rows.y[:][:, 0]].tolist() == in_memory.rows.y.tolist()
 
 
+def with_odd_parts(table: Path) -> None:
+    """Write parts of which the first has no target, and the third no complete row; labels are spelt in two ways."""
+    words = FRAME.with_columns(
+        pl.when(pl.col("kind") == "low").then(pl.lit("no")).otherwise(pl.lit("Yes")).alias("kind"),
+        pl.format("shop {}", pl.int_range(NUM) // 10).alias("shop"),
+    )
+    (table / "odd").mkdir()
+    parts = [words[first : first + 300] for first in range(0, NUM, 300)]
+    parts[0] = parts[0].with_columns(pl.lit("").alias("kind"), pl.lit(None, pl.Float64).alias("y"))
+    parts[2] = parts[2].with_columns(pl.lit(None, pl.Float64).alias("a"))
+    parts[3] = parts[3].with_columns(pl.col("kind").str.to_uppercase())
+    parts[4] = parts[4].with_columns(pl.lit("perhaps").alias("kind"))
+    for i, part in enumerate(parts):
+        part.write_parquet(table / "odd" / f"{i}.parquet")
+
+
+@pytest.mark.parametrize("target", ["y", "kind"])
+@pytest.mark.parametrize("num_parts", [4, 5])
+def test_parts_without_complete_rows_and_with_other_spellings_are_those_of_one_table(table, target, num_parts):
+    with_odd_parts(table)
+    if num_parts == 4:  # of which all labels are yes or no
+        (table / "odd" / "4.parquet").unlink()
+    in_memory, on_disk = both(table, "odd", "--target", target, "--inputs", "a,shop")
+    np.testing.assert_array_equal(on_disk.rows.X[:], in_memory.rows.X)
+    found = on_disk.rows.y[:][:, 0]
+    labels = np.array(on_disk.labels)[found] if target == "kind" else found
+    assert labels.tolist() == in_memory.rows.y.tolist()
+    spellings = ("no", "yes") if num_parts == 4 else ("NO", "YES", "Yes", "no", "perhaps")
+    assert on_disk.labels == (spellings if target == "kind" else ())
+
+
+def test_labels_are_the_same_words_in_parts_of_whole_numbers_and_of_others(table):
+    (table / "floats").mkdir()
+    for i, labels in enumerate(([1.0, 2.0], [2.0, 0.1 + 0.2], [0.3, 1.0])):
+        part = FRAME[100 * i : 100 * i + 100].select("z", target=pl.Series(labels * 50))
+        part.write_parquet(table / "floats" / f"{i}.parquet")
+    FRAME[300:400].select("z", target=pl.Series([1, 2] * 50)).write_parquet(table / "floats" / "3.parquet")
+    given = "--target", "target", "--inputs", "z", "--likelihood", "softmax"
+    in_memory, on_disk = both(table, "floats", *given)
+    assert on_disk.labels == ("0.3", "1", "2")
+    assert np.array(on_disk.labels)[on_disk.rows.y[:][:, 0]].tolist() == in_memory.rows.y.tolist()
+
+
+def test_more_classes_than_one_can_tell_apart_are_refused_though_each_part_has_few(table, monkeypatch):
+    monkeypatch.setattr("overtone.tables.convert.SAMPLE_ROWS", 20)
+    FRAME.select("z", kind=pl.format("k{}", pl.int_range(NUM) // 25)).write_csv(table / "many.csv")
+    for more in ([], ["--convert", str(table / "kept")]):
+        with pytest.raises(TableError, match=r"many\.csv: the target 'kind' has 60 different values, such as 'k0'"):
+            read_training_table(arguments(table, "many.csv", "--target", "kind", *more))
+    assert not list((table / "kept").iterdir())
+
+
 @pytest.mark.parametrize("most", [10, 700, 10_000])
 def test_the_rows_that_tell_what_columns_mean_are_evenly_spaced(table, most):
     sample, numbers = evenly_spaced(table / "parts", AS_FOUND, most)

@@ -65,7 +65,8 @@ def test_a_gzip_file_that_unpacks_to_far_more_than_a_table_is_refused(tmp_path, 
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
-def test_parts_and_chunks_are_one_table(suffix, tmp_path):
+def test_parts_and_chunks_are_one_table(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr("overtone.tables.read.CHUNK_ROWS", 30)
     frame = pl.DataFrame({"x": range(100), "word": ["a,b", 'c"d'] * 50})
     for i in range(2):
         part, path = frame[50 * i : 50 * (i + 1)], tmp_path / f"{i}.{suffix}"
@@ -77,7 +78,7 @@ def test_parts_and_chunks_are_one_table(suffix, tmp_path):
     whole = read_table(tmp_path)
     assert whole["word"].to_list() == frame["word"].to_list()
     assert [int(v) for v in whole["x"]] == list(range(100))
-    assert [len(chunk) for chunk in read_chunks(tmp_path, rows=30) if suffix != "parquet"] in ([], [30, 20, 30, 20])
+    assert [len(chunk) for chunk in read_chunks(tmp_path) if suffix != "parquet"] in ([], [30, 20, 30, 20])
     (tmp_path / f"2.{suffix}").write_bytes(b"z\n1\n" if suffix == "csv" else gzip.compress(b"z\n1\n"))
     with pytest.raises(TableError, match=r"differ from those of earlier parts|not a Parquet file"):
         read_table(tmp_path)

@@ -158,7 +158,7 @@ def predict(arguments: argparse.Namespace) -> None:
     options, num_rows = TextOptions(arguments.delimiter, arguments.encoding), 0
     num_outside, num_unseen = (np.zeros(1 + num, int) for num in (model.n_features_in_, len(encoder.categories)))
     with table_writer(arguments.out) as write:
-        for seed, chunk in enumerate(read_chunks(arguments.table, options=options)):
+        for seed, chunk in enumerate(read_chunks(arguments.table, options)):
             with located_errors(arguments.table, options, range(num_rows, num_rows + len(chunk))):
                 X, exposure = encode_inputs(encoder, chunk, model.exposure_)
             gaps, X = np.array(np.isnan(X).any(axis=1)), np.nan_to_num(X)

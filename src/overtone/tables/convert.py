@@ -26,6 +26,7 @@ from overtone.tables.errors import TableError
 from overtone.tables.gaps import number_of
 from overtone.tables.read import evenly_spaced, located_errors, part_files, read_chunks, shown
 from overtone.tables.rows import complete_rows, read_targets
+from overtone.tables.targets import spellings
 from overtone.version import __version__
 
 LARGE_BYTES = 2**28  # of the files of a table that is converted without being asked for
@@ -84,15 +85,14 @@ def converted(
         raise TableError(f"{path} cannot be converted in {home}: {error.strerror or error}.") from None
     about, sample = json.loads((kept / "about.json").read_text()), pl.read_parquet(kept / "sample.parquet")
     encoder, rows = understand(sample), StoredRows(kept / "targets.npy")
-    num, labels = len(about["targets"]), about["labels"]
-    rank = np.argsort(np.argsort(labels))  # the order in which classes are numbered
-    if labels:
+    num, (labels, rank) = len(about["targets"]), np.unique(about["labels"], return_inverse=True)
+    if len(labels):
         Y = RowView(rows, np.int64, lambda part: rank[part.astype(int)])
     else:
         Y = RowView(rows, change=lambda part: part[:, :num])
     exposures = RowView(rows, change=lambda part: part[:, num:]) if exposure else None
     X = RowView(StoredRows(kept / "inputs.npy"))
-    return Converted(X, Y, exposures, sorted(labels), sample, encoder, about["rows"] - len(X))
+    return Converted(X, Y, exposures, labels.tolist(), sample, encoder, about["rows"] - len(X))
 
 
 def _usual_home() -> Path:
@@ -113,7 +113,7 @@ def _convert(
     with tempfile.TemporaryDirectory(prefix=f"{UNFINISHED}{os.getpid()}-", dir=kept.parent) as unfinished:
         folder = Path(unfinished) / "whole"
         folder.mkdir()
-        chunks = shown(read_chunks(path, options=options), "convert", numbers.stop, progress)
+        chunks = shown(read_chunks(path, options), "convert", numbers.stop, progress)
         about = _write_arrays(path, options, encoder, exposure, folder, chunks)
         sample.write_parquet(folder / "sample.parquet")
         (folder / "about.json").write_text(json.dumps(about))
@@ -135,15 +135,19 @@ def _write_arrays(
         for chunk in chunks:
             with located_errors(path, options, range(first, first + len(chunk))):
                 y, known = read_targets(chunk, targets, whole=False)
-            with located_errors(path, options, known + first):
+            first += len(chunk)
+            if not len(known):
+                continue
+            with located_errors(path, options, known + first - len(chunk)):
                 rows = complete_rows(encoder, chunk[known], y, exposure)
             y = np.array([numbers.setdefault(label, len(numbers)) for label in rows.y]) if classes else rows.y
             inputs.write(rows.X)
-            outputs.write(np.column_stack([y.reshape(len(rows), -1), *rows.keywords.values()]))
-            first += len(chunk)
+            outputs.write(np.column_stack([y.reshape(len(rows), len(targets)), *rows.keywords.values()]))
     if inputs.num_rows < 2:
         raise TableError(f"{path}: {number_of(inputs.num_rows, 'complete row')}; a fit needs at least 2.")
-    return {"targets": [column.name for column in targets], "labels": list(numbers), "rows": first}
+    with located_errors(path, options):
+        labels = list(spellings(targets[0].name, list(numbers)).values())
+    return {"targets": [column.name for column in targets], "labels": labels, "rows": first}
 
 
 def _forget(home: Path) -> None:
@@ -172,7 +176,7 @@ class NpyWriter:
 
     def write(self, rows: np.ndarray) -> None:
         """Add rows (N, D)."""
-        if not self.num_rows:
+        if not self.file.tell():
             self._write_header(rows.shape[1])
         self.file.write(np.ascontiguousarray(rows, np.float64).data)
         self.shape = self.num_rows + len(rows), rows.shape[1]

@@ -27,15 +27,15 @@ SUFFIXES = (*TEXT_SUFFIXES, ".xlsx", ".parquet", ".pq")
 
 def read_table(path: str | Path, options: TextOptions = AS_FOUND) -> pl.DataFrame:
     """Read all rows of a table."""
-    return pl.concat(list(read_chunks(path, options=options)), how="vertical")
+    return _together(path, list(read_chunks(path, options)))
 
 
-def read_chunks(path: str | Path, rows: int = CHUNK_ROWS, options: TextOptions = AS_FOUND) -> Iterator[pl.DataFrame]:
+def read_chunks(path: str | Path, options: TextOptions = AS_FOUND) -> Iterator[pl.DataFrame]:
     """Yield the rows of a table in chunks; there is at least one chunk, and none is empty."""
     names = None
     for part in part_files(Path(path)):
         num_rows = 0
-        for chunk in _read_part(part, rows, options):
+        for chunk in _read_part(part, CHUNK_ROWS, options):
             if names is not None and chunk.columns != names:
                 raise TableError(f"{part}: columns {quoted_list(chunk.columns)} differ from those of earlier parts.")
             names, num_rows = chunk.columns, num_rows + len(chunk)
@@ -49,12 +49,20 @@ def evenly_spaced(
 ) -> tuple[pl.DataFrame, range]:
     """Return evenly spaced rows of a table, from `most` to twice as many or all of them, and the numbers they have."""
     kept, step, num_rows = [], 1, 0
-    for chunk in shown(read_chunks(path, options=options), "look", None, progress):
+    for chunk in shown(read_chunks(path, options), "look", None, progress):
         kept.append(chunk[-num_rows % step :: step])
         num_rows += len(chunk)
         while sum(map(len, kept)) > 2 * most:
-            kept, step = [pl.concat(kept)[::2]], 2 * step
-    return pl.concat(kept), range(0, num_rows, step)
+            kept, step = [_together(path, kept)[::2]], 2 * step
+    return _together(path, kept), range(0, num_rows, step)
+
+
+def _together(path: str | Path, chunks: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return chunks as one frame; a column with whole numbers in one part, and others elsewhere, is of the latter."""
+    try:
+        return pl.concat(chunks, how="vertical_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise TableError(f"{path}: the parts hold different kinds of columns ({_reason(error)}).") from None
 
 
 def shown(chunks: Iterator[pl.DataFrame], what: str, num_rows: int | None, progress: bool) -> Iterator[pl.DataFrame]:

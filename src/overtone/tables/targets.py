@@ -12,6 +12,7 @@ from overtone.tables.errors import CellError, TableError
 from overtone.tables.numbers import MISSING_WORDS, clean_words
 
 DIGITS = range(10)
+NUM_DIGITS = 15  # of a label that is a number: 0.1 + 0.2 and 0.3 are one class
 
 
 def infer_target(series: pl.Series, likelihood: str, hints: ColumnHints = NO_HINTS) -> Column:
@@ -29,26 +30,34 @@ def infer_target(series: pl.Series, likelihood: str, hints: ColumnHints = NO_HIN
 
 
 def class_labels(series: pl.Series, na: tuple[str, ...] = (), whole: bool = True) -> np.ndarray:
-    """Return the labels of a target as words, with None for missing values; a part of a table may have none."""
+    """Return the labels of a target as words, with None for missing values.
+
+    Of a part of a table, there may be none, and only the whole tells whether Yes and yes are one label: `spellings`.
+    """
+    series = series.round_sig_figs(NUM_DIGITS) if series.dtype.is_float() else series
     words = clean_words(series, MISSING_WORDS, na)
     distinct = words.drop_nulls().unique(maintain_order=True)
     if whole and not distinct.len():
         raise TableError(f"the target {series.name!r} has no values.")
     if series.dtype == pl.String and infer_date_format(words):
         raise TableError(f"the target {series.name!r} is a time, but only numbers and classes can be predicted.")
-    if distinct.len() > MAX_CATEGORIES:
-        found = f"{distinct.len()} different values, such as {distinct[0]!r}"
-        raise TableError(f"the target {series.name!r} has {found}; there may be at most {MAX_CATEGORIES} classes.")
-    lower = words.str.to_lowercase()
-    truth = any(lower.drop_nulls().is_in(list(values)).all() for values in BOOLEAN_WORDS)
-    return (lower if truth else words).to_numpy()
+    return (words.replace_strict(spellings(series.name, distinct.to_list())) if whole else words).to_numpy()
+
+
+def spellings(name: str, distinct: list[str]) -> dict[str, str]:
+    """Return the one spelling of each label of a target: labels that are all yes or no have small letters."""
+    if len(distinct) > MAX_CATEGORIES:
+        found = f"{len(distinct)} different values, such as {distinct[0]!r}"
+        raise TableError(f"the target {name!r} has {found}; there may be at most {MAX_CATEGORIES} classes.")
+    truth = any({word.lower() for word in distinct} <= set(values) for values in BOOLEAN_WORDS)
+    return {word: word.lower() if truth else word for word in distinct}
 
 
 def canonical_label(label: Any) -> str:
     """Return one spelling of a label that can be written in several ways, such as yes and Yes, or 1 and 1.0."""
     word = str(label).strip()
     try:
-        return f"{float(word):.15g}"
+        return f"{float(word):.{NUM_DIGITS}g}"
     except ValueError:
         return word.lower() if any(word.lower() in values for values in BOOLEAN_WORDS) else word
 
