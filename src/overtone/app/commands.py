@@ -187,7 +187,8 @@ def _prediction_columns(model: Any, X, arguments: argparse.Namespace, seed: int,
         labels = model.classes_.astype(str) if model.classes_.dtype.kind in "OU" else model.classes_
         probabilities = model.predict_proba(X)
         columns = {"prediction": labels[np.argmax(probabilities, axis=1)]}
-        columns |= {f"probability_{name}": probabilities[:, i] for i, name in enumerate(model.classes_)}
+        names = [f"probability_{loading.label_text(label)}" for label in model.classes_]
+        columns |= dict(zip(names, probabilities.T, strict=True))
     else:
         names = ["mean", "std", "lower", "upper", *(f"quantile_{level:g}" for level in levels)]
         quantiles = model.predict_quantiles(X, [0.025, 0.975, *levels], **exposure)

@@ -10,6 +10,7 @@ from matplotlib import dates, ticker
 from matplotlib.axes import Axes
 from sklearn.base import is_classifier
 
+from overtone.app.loading import label_text
 from overtone.app.sweeps import MAX_LEVELS, Sweep
 from overtone.estimators.recent import is_series
 
@@ -33,7 +34,7 @@ def curves(model: Any, X: np.ndarray, output: int | None = None, **exposure: Any
     """Return what is predicted at rows of X; of several targets, all or one `output`."""
     rows, shown = with_column_names(model, X), shown_outputs(model, output)
     if is_classifier(model):
-        names, mean = [f"P({label})" for label in model.classes_], model.predict_proba(rows)
+        names, mean = [f"P({label_text(label)})" for label in model.classes_], model.predict_proba(rows)
         single = len(shown) == 1
         bounds = np.quantile(model.sample_functions(NUM_DRAWS)(rows), BOUNDS, axis=-1) if single else mean[:0]
     else:

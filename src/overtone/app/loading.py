@@ -17,7 +17,7 @@ from overtone.tables.errors import TableError, quoted_list
 from overtone.tables.gaps import rows_left_out
 from overtone.tables.read import evenly_spaced, located_errors
 from overtone.tables.rows import Rows, complete_rows, read_targets
-from overtone.tables.targets import canonical_label
+from overtone.tables.targets import NUM_DIGITS, canonical_label
 from overtone.version import __version__
 
 log = logging.getLogger("overtone")
@@ -99,15 +99,20 @@ def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
         kind, kernel, likelihood = "one layer, an exact GP", f"{plan.exact_kernel} and straight lines", "gaussian"
     if isinstance(model.model_.likelihood, FlexibleNoise) and likelihood == "gaussian":
         likelihood = "gaussian, with noise that varies"
-    classes = f" ({', '.join(map(str, model.classes_))})" if hasattr(model, "classes_") else ""
+    classes = f" ({', '.join(map(label_text, model.classes_))})" if hasattr(model, "classes_") else ""
     return {
         "target": target + classes,
-        "inputs": ", ".join(inputs),
+        "inputs": ", ".join(inputs) + (f"; exposure: {model.exposure_}" if model.exposure_ else ""),
         "model": f"{plan.method}, {kind}",
         "kernel, likelihood": f"{kernel}, {likelihood}",
         "training": f"{len(history.loss)} steps, {history.seconds:.0f} s. {history.message}",
         "Overtone": __version__,
     }
+
+
+def label_text(label: Any) -> str:
+    """Return the label of a class as it is written everywhere: 1 for 1.0, and all other words as they are."""
+    return f"{label:.{NUM_DIGITS}g}" if isinstance(label, float | np.floating) else str(label)
 
 
 def say_left_out(num: int, what: str) -> None:

@@ -23,6 +23,7 @@ from overtone.app.curves import (
     training_rows,
     with_column_names,
 )
+from overtone.app.loading import label_text
 from overtone.app.sweeps import MAX_LEVELS, find_sweep, rows_between, table_columns, trend_column
 from overtone.estimators.recent import is_series
 
@@ -183,7 +184,7 @@ def confusion(model: Any, X, y, ax: Axes | None = None) -> Axes:
     for (i, j), count in np.ndenumerate(counts) if len(counts) <= MAX_LEVELS else ():
         color = "white" if shares[i, j] > 0.5 else "black"
         ax.text(j + 0.5, i + 0.5, str(count), ha="center", va="center", color=color)
-    middles, names = np.arange(len(counts)) + 0.5, [shortened(str(label)) for label in model.classes_]
+    middles, names = np.arange(len(counts)) + 0.5, [shortened(label_text(label)) for label in model.classes_]
     ax.set_xticks(middles, names, rotation=0 if sum(map(len, names)) < 30 else 90)
     ax.set_yticks(middles, names)
     ax.set(xlabel="predicted", ylabel="true", ylim=(len(counts), 0))

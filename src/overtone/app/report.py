@@ -11,9 +11,10 @@ from sklearn.base import is_classifier
 from overtone.app import plots
 from overtone.app.curves import inputs_of, training_rows, with_column_names
 from overtone.app.judging import judge
-from overtone.app.loading import LEVELS, MIN_ROWS, TOLERANCE, coverage_warnings, describe
+from overtone.app.loading import LEVELS, MIN_ROWS, TOLERANCE, coverage_warnings, describe, label_text
 from overtone.app.page import figure, grid, page, paragraph, paragraphs, shown, table
 from overtone.app.sweeps import level_names, sweeps, table_columns, trained_range, trend_column
+from overtone.estimators.unseen import replaced_inputs
 from overtone.tables.gaps import number_of
 from overtone.tables.notices import clock
 
@@ -52,7 +53,7 @@ def render_report(
 
     table_name: the name of the table that the rows are from. place: says in words where in it a row is.
     """
-    X, y = inputs_of(model, X), np.asarray(y)
+    X, y, exposure = inputs_of(model, X), np.asarray(y), {name: np.asarray(v) for name, v in exposure.items()}
     named = with_column_names(model, X)
     judged, residual = judge(model, named, y, **exposure), model.residual_fraction(named)
     target = ", ".join(model.target_names)
@@ -120,7 +121,7 @@ def _predictions(model: Any, X: np.ndarray, y: np.ndarray, exposure: dict) -> tu
 def _first(X: np.ndarray, y: np.ndarray, exposure: dict, column: int | None = None, num: int = MAX_ROWS) -> tuple:
     """Return the first rows along one input, or without one random rows, with their exposures."""
     order = np.random.default_rng(0).permutation(len(X)) if column is None else np.argsort(X[:, column], kind="stable")
-    return X[order[:num]], y[order[:num]], {name: np.asarray(values)[order[:num]] for name, values in exposure.items()}
+    return X[order[:num]], y[order[:num]], {name: values[order[:num]] for name, values in exposure.items()}
 
 
 def _intervals(model: Any) -> str:
@@ -182,12 +183,12 @@ def _worst(model: Any, X: np.ndarray, y: np.ndarray, place: Callable[[int], str]
         lines = [
             [
                 where[i],
-                str(y[row]),
-                f"{model.classes_[best[i]]}",
+                label_text(model.classes_[true[i]]),
+                label_text(model.classes_[best[i]]),
                 float(chances[i, best[i]]),
                 float(chances[i, true[i]]),
             ]
-            for i, row in enumerate(rows)
+            for i in range(len(rows))
         ]
         return paragraph(WORST) + table(
             lines, ["row", "true class", "predicted", "with probability", "that of the true class"], "rows"
@@ -222,8 +223,8 @@ def model_warnings(model: Any, X: np.ndarray, metrics: dict[str, float], residua
     """Return what a user should know before trusting the predictions, in plain words."""
     rows, num_steps, missed = metrics["rows"], len(model.history_.loss), max(residual)
     exact = model.plan_.is_exact(model.model_)
-    low, high = model.x_scaling_.shift, model.x_scaling_.shift + model.x_scaling_.scale
-    outside, error = np.mean(np.any((X < low - 1e-9) | (X > high + 1e-9), axis=1)), metrics.get("standardised_rmse", 0)
+    named, error = with_column_names(model, X), metrics.get("standardised_rmse", 0)
+    outside, num_unseen = np.mean(model.is_outside(named).any(axis=1)), int(replaced_inputs(model, named)[0].sum())
     checks = [
         (model.history_.message, model.history_.message),
         (rows < MIN_ROWS, f"Only {number_of(rows, 'row')} here: the metrics below are rough."),
@@ -231,5 +232,6 @@ def model_warnings(model: Any, X: np.ndarray, metrics: dict[str, float], residua
         (missed > MAX_RESIDUAL, f"A layer's features miss {missed:.0%} of its variance: more frequencies would help."),
         (error > MAX_ERROR, "The predictions are hardly better than the target's mean: the inputs may say little."),
         (outside > TOLERANCE, f"{outside:.0%} of the rows are outside the training data: take those as guesses."),
+        (num_unseen > 0, f"Rows with categories that no training row has: {num_unseen}. Trust their predictions less."),
     ]
     return [text for is_due, text in checks if is_due] + coverage_warnings(metrics)

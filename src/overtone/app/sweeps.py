@@ -92,7 +92,8 @@ def _of_column(model: Any, X: np.ndarray, column: Column, inputs: list[int]) -> 
         return _of_time(model, X, column, inputs)
     if column.kind == "category":
         words, counts = np.unique(level_names(column, X[:, inputs]), return_counts=True)
-        labels = tuple(word for word in words[np.argsort(-counts, kind="stable")] if word != "another")[:MAX_LEVELS]
+        labels = tuple(word for word in words[np.argsort(-counts, kind="stable")] if word in column.levels)
+        labels = (labels or column.levels)[:MAX_LEVELS]
         points = column.encode(pl.Series(column.name, labels, dtype=pl.String))
         return [_sweep(X, column.name, column.name, inputs, points, axis="levels", labels=labels)]
     if column.kind == "boolean":
