@@ -274,6 +274,16 @@ def test_the_command_line_fits_a_table_on_the_disk(table, monkeypatch, capsys):
     assert load("model.safetensors").classes_.tolist() == ["High", "low"]
 
 
+def test_a_class_of_held_out_rows_alone_is_none_of_a_model_from_the_disk(table, monkeypatch):
+    monkeypatch.chdir(table)
+    labels = np.where(A > 0.5, "c", "a")
+    labels[-3:] = "b"
+    FRAME.select("a", "z", kind=pl.Series(labels)).write_csv("rare.csv")
+    given = ["fit", "rare.csv", "--target", "kind", "--missing", "drop", "--quiet", "--held-out", "last"]
+    assert main([*given, "--layers", "1", "--frequencies", "4", "--steps", "5", "--convert", "kept"]) == 0
+    assert load("model.safetensors").classes_.tolist() == ["a", "c"]
+
+
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_of_a_very_large_table_evenly_spaced_rows_are_judged(table, monkeypatch, capsys, caplog):
     DeepGPRegressor(**SETTINGS).fit(FRAME.select("z").to_pandas(), FRAME["hours"].to_pandas()).save(table / "m")

@@ -66,8 +66,9 @@ def fit(arguments: argparse.Namespace) -> None:
         agreed(first)
         return
     if table.labels:
-        model.classes_ = np.array(table.labels)
-        held_out = replace(held_out, y=model.classes_[held_out.y[:, 0]])
+        labels = np.array(table.labels)
+        model.classes_ = labels[model.classes_.astype(int)]  # a rare class may occur in held-out rows alone
+        held_out = replace(held_out, y=labels[held_out.y[:, 0]])
     model.encoder_, model.exposure_ = encoder, arguments.exposure
     model.target_ = targets if len(targets) > 1 else targets[0]
     model.save(arguments.out)
@@ -76,7 +77,7 @@ def fit(arguments: argparse.Namespace) -> None:
     steps = number_of(len(model.history_.loss), "step")
     print(f"{number_of(len(training), 'row')}, {steps}, {model.history_.seconds:.0f} s")
     if classes:
-        held_out = held_out[np.isin(held_out.y, model.classes_)]  # a rare class may occur in held-out rows alone
+        held_out = held_out[np.isin(held_out.y, model.classes_)]
     if len(held_out):
         print("\nOn the held-out rows:")
         print_judgements(judge_rows(model, held_out))
