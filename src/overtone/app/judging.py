@@ -32,6 +32,7 @@ WORDS = {
     "straight line": "a straight line",
     "constant rate": "a constant rate",
     "class frequencies": "the class frequencies",
+    "seasonal naive": "the seasonal naive",
 }
 
 

@@ -3,6 +3,9 @@
 Each is a line f(z) = b + w z of the scaled inputs, or b alone. Numbers are N(f, s^2), with one s for all rows. Counts
 are negative binomial: their mean is exp(f) times the exposure, and their variance mean + s mean^2. The f of classes are
 logits. The parameters of a baseline are an array (P, 2 + D) with b, s and w of each output or class.
+
+A series of numbers in time has one more, the seasonal naive: the value one season earlier, and the s by which seasons
+differ in the last training rows.
 """
 
 import warnings
@@ -25,6 +28,7 @@ NAMES = (*NUMBERS, *COUNTS, *CLASSES)
 MAX_CELLS, MIN_ROWS = 10_000_000, 1000  # rows times inputs times outputs that a fit takes, but at least so many rows
 LEAST = 1e-6  # the least s, and the least rate
 MAX_LOG_RATE = 50.0
+SEASONS, MIN_PAIRS = (1.0, 7.0, 365.2425), 10  # in days; rows with one a season earlier, that tell how far these differ
 
 
 def fit_baselines(likelihood: Any, X: np.ndarray, Y: np.ndarray, seed: int) -> dict[str, np.ndarray]:
@@ -87,6 +91,33 @@ def _fit_classes(Z: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     return base, np.zeros(len(base)), weights
 
 
+def seasonal_naive(days: np.ndarray, Y: np.ndarray, later: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the values (N, P) one season before moments (N,), or the fewest seasons after which there is a row, and s.
+
+    days, Y: the last training rows (n,) and (n, P), in order. The season is the one of day, week and year after which
+    they differ least. Without one, or for a moment less than a season after the first row, the answer is None.
+    """
+    found, step = [], np.median(np.diff(days)) if len(days) > 1 else np.inf
+    for season in SEASONS:
+        repeated = days - season >= days[0] - step / 2
+        differences = Y[repeated] - Y[_nearest(days, days[repeated] - season)]
+        if step < season and np.all(np.sum(~np.isnan(differences), axis=0) >= MIN_PAIRS):
+            spread = np.sqrt(np.nanmean(differences**2, axis=0))
+            found.append((np.sum(np.log(np.maximum(spread, LEAST))), season, np.maximum(spread, LEAST)))
+    if not found:
+        return None
+    _, season, spread = min(found, key=lambda each: each[0])
+    earlier = later - season * np.maximum(1, np.ceil((later - days[-1] - step / 2) / season))
+    values = Y[_nearest(days, earlier)]
+    return (values, spread) if np.all(earlier >= days[0] - step / 2) and not np.isnan(values).any() else None
+
+
+def _nearest(days: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """Return the position of the nearest of days, which are in order, for each moment."""
+    after = np.clip(np.searchsorted(days, moments), 1, len(days) - 1)
+    return after - (moments - days[after - 1] < days[after] - moments)
+
+
 def log_probabilities(parameters: np.ndarray, Z: np.ndarray) -> np.ndarray:
     """Return the log probability (N, C) of each class by a baseline."""
     return log_softmax(_values(parameters, Z), axis=1)
@@ -99,13 +130,18 @@ def scores(parameters: np.ndarray, Z: np.ndarray, Y: np.ndarray) -> tuple[np.nda
     """
     f, spread = _values(parameters, Z), parameters[:, 1]
     if Y.shape[1] == len(spread):
-        return f, norm.logpdf(Y, f, spread), norm.cdf(Y, f, spread), _normal_crps(Y, f, spread)
+        return normal_scores(f, spread, Y)
     y, log_exposure = np.split(Y, 2, axis=1)
     mean, size = np.exp(np.minimum(f + log_exposure, MAX_LOG_RATE)), 1 / spread
     share = size / (size + mean)
     density = nbinom.logpmf(y, size, share)
     below = nbinom.cdf(y, size, share) - 0.5 * np.exp(density)
     return mean, density, below, _negative_binomial_crps(y, size, share, mean)
+
+
+def normal_scores(mean: np.ndarray, std: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the same for predictions N(mean, std^2)."""
+    return mean, norm.logpdf(Y, mean, std), norm.cdf(Y, mean, std), _normal_crps(Y, mean, std)
 
 
 def _values(parameters: np.ndarray, Z: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from overtone.estimators import baselines, unseen_counts
 from overtone.estimators.arguments import checked_scaling, known_rows, name_of, seed_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.estimators.counts import likelihood_of, log_exposure
+from overtone.estimators.recent import a_season_earlier
 from overtone.estimators.stored import PackedTargets, columns_of, views
 from overtone.estimators.unseen import replaced, widening
 from overtone.estimators.unseen_counts import shifts, with_unseen_counts
@@ -168,9 +169,14 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
 
         For numbers these are the mean and a straight line, by ridge regression, each with one standard deviation; for
         counts a constant rate and Poisson regression, with the variance that the counts have. Older files have none.
+        Where a date is the only input, numbers after the training rows have the value one season earlier, too.
         """
         outputs, known = slice(None) if output is None else [output], self._fitted().baselines_.items()
-        return {name: self._metrics(self._scores(X, y, exposure, line), outputs) for name, line in known}
+        found = {name: self._metrics(self._scores(X, y, exposure, line), outputs) for name, line in known}
+        if seasonal := a_season_earlier(self, X):
+            Y = self._targets(X, y).astype(np.float64)
+            found["seasonal naive"] = self._metrics((Y, *baselines.normal_scores(*seasonal, Y)), outputs)
+        return found
 
     def _metrics(self, scores: tuple[np.ndarray, ...], outputs: Any = slice(None)) -> dict[str, float]:
         Y, mean, density, below, crps = (part[:, outputs] for part in scores)
