@@ -27,9 +27,9 @@ def seed_of(random_state: Any) -> int:
     """Return a seed as it is, or draw one from a generator."""
     if not isinstance(random_state, Integral):
         return int(check_random_state(random_state).randint(2**31 - 1))
-    if not 0 <= random_state < MAX_SEED:
-        raise ValueError(f"random_state must be a whole number from 0 to 2^63 - 1; got {random_state}.")
-    return int(random_state)
+    if not 0 <= (seed := int(random_state)) < MAX_SEED:
+        raise ValueError(f"random_state must be a whole number from 0 to 2^63 - 1; got {seed}.")
+    return seed
 
 
 def checked_scaling(name: str, make: Callable[[np.ndarray], Affine], values: np.ndarray) -> Affine:
