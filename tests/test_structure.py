@@ -20,7 +20,7 @@ SOURCE = ROOT / "src" / "overtone"
 # Each room may import from those before it, and from itself; `version` belongs to all.
 LIBRARY = "version", "numerics", "gp", "storage", "inference"
 ROOMS = *LIBRARY, "autopilot", "tables", "estimators", "sklearn", "skpro", "experiments", "app"
-MAX_MODULE_LINES, MAX_CODE_LINES, MAX_EXPERIMENT_LINES, MAX_FRAMES = 300, 8950, 1300, 14
+MAX_MODULE_LINES, MAX_CODE_LINES, MAX_EXPERIMENT_LINES, MAX_FRAMES = 300, 9200, 1300, 14
 
 
 def imported_rooms(path: Path) -> set[str]:

@@ -14,7 +14,7 @@ from overtone.app.judging import judge
 from overtone.app.loading import LEVELS, MIN_ROWS, TOLERANCE, coverage_warnings, describe, label_text
 from overtone.app.page import figure, grid, page, paragraph, paragraphs, shown, table
 from overtone.app.sweeps import level_names, sweeps, table_columns, trained_range, trend_column
-from overtone.estimators.unseen import replaced_inputs
+from overtone.estimators.unseen import replaced
 from overtone.tables.gaps import number_of
 from overtone.tables.notices import clock
 
@@ -224,7 +224,8 @@ def model_warnings(model: Any, X: np.ndarray, metrics: dict[str, float], residua
     rows, num_steps, missed = metrics["rows"], len(model.history_.loss), max(residual)
     exact = model.plan_.is_exact(model.model_)
     named, error = with_column_names(model, X), metrics.get("standardised_rmse", 0)
-    outside, num_unseen = np.mean(model.is_outside(named).any(axis=1)), int(replaced_inputs(model, named)[0].sum())
+    outside, unseen = np.mean(model.is_outside(named).any(axis=1)), replaced(model, named)
+    num_unseen = 0 if unseen is None else int(unseen.rows.sum())
     checks = [
         (model.history_.message, model.history_.message),
         (rows < MIN_ROWS, f"Only {number_of(rows, 'row')} here: the metrics below are rough."),
