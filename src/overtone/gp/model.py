@@ -7,7 +7,7 @@ and   ELBO = sum_n E[log p(y_n | f_n)] - sum_l KL(q(v_l) || p(v_l)).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,6 +23,14 @@ from overtone.numerics.params import unwrap
 
 START_ROWS = 100_000  # at most, to find out where layers start
 VARIANCE_DRAWS = 4  # in prediction, for the variance of a joint posterior, which hardly differs from draw to draw
+
+
+class PartKey(NamedTuple):
+    """A key for some rows of a batch, which draws for them what they have as a part of the whole batch."""
+
+    key: PRNGKeyArray
+    first: Any  # of these rows
+    batch_size: int  # of the whole
 
 
 class DeepGP(eqx.Module):
@@ -74,13 +82,15 @@ class DeepGP(eqx.Module):
     def hidden_widths(self) -> tuple[int, ...]:
         return tuple(layer.num_outputs for layer in self.layers[:-1])
 
-    def draw_noise(self, key: PRNGKeyArray, num_samples: int, num_rows: int) -> list[Array]:
+    def draw_noise(self, key: PRNGKeyArray | PartKey, num_samples: int, num_rows: int) -> list[Array]:
         """Return independent standard normal draws for every sample, row and hidden unit."""
+        key, first, batch_size = key if isinstance(key, PartKey) else PartKey(key, 0, num_rows)
         dtype = self.layers[0].main.q.mean.dtype
-        return [
-            jax.random.normal(jax.random.fold_in(key, i), (num_samples, num_rows, width), dtype)
+        whole = (
+            jax.random.normal(jax.random.fold_in(key, i), (num_samples, batch_size, width), dtype)
             for i, width in enumerate(self.hidden_widths)
-        ]
+        )
+        return [jax.lax.dynamic_slice_in_dim(draws, first, num_rows, axis=1) for draws in whole]
 
     def propagate(
         self, noise: Sequence[Float[Array, "S #N _"]], X: Float[Array, "N D"], variance_draws: int | None = None

@@ -5,13 +5,18 @@ knows how many devices there are: with one, arrays stay as they are. Batches of 
 all processes (see `overtone.inference.processes`), and everything else among those of this machine.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PRNGKeyArray
+
+from overtone.gp.model import PartKey
 
 
 def shared(arrays: Any, axis: int = 0) -> Any:
@@ -40,6 +45,30 @@ def shared_batches(arrays: Any, num: int) -> Any:
     return jax.tree.map(
         lambda part: jax.make_array_from_process_local_data(_sharding(jax.devices(), *axes), part), arrays
     )
+
+
+def mean_over_parts(compute: Callable, shared_by_all: Any, key: PRNGKeyArray, batch: Any) -> Any:
+    """Return compute(shared_by_all, key, batch), a tree of means over the rows of a batch.
+
+    Where several processes have the rows, each computes what its own part says, and they tell each other all of it at
+    once. The compiler would make a message of each array, and small messages take as long as large ones.
+    """
+    num_rows = jax.tree.leaves(batch)[0].shape[0]
+    if jax.process_count() == 1 or own_part(num_rows) == slice(None):
+        return compute(shared_by_all, key, batch)
+
+    def of_part(arrays, key, batch):
+        num_own = jax.tree.leaves(batch)[0].shape[0]
+        part_key = PartKey(key, num_own * jax.lax.axis_index("rows"), num_rows)
+        found = compute(eqx.combine(arrays, others), part_key, batch)
+        numbers, rest = eqx.partition(found, eqx.is_inexact_array)
+        flat, unflatten = ravel_pytree(numbers)
+        return eqx.combine(unflatten(jax.lax.pmean(flat, "rows")), rest)
+
+    arrays, others = eqx.partition(shared_by_all, eqx.is_array)
+    everybody, by_rows = PartitionSpec(), PartitionSpec("rows")
+    specs = {"in_specs": (everybody, everybody, by_rows), "out_specs": everybody}
+    return jax.shard_map(of_part, mesh=_mesh(jax.devices()), **specs, check_vma=False)(arrays, key, batch)
 
 
 def everywhere(tree: Any) -> Any:
@@ -76,4 +105,8 @@ def anywhere(tree: Any) -> Any:
 
 
 def _sharding(devices: list, *axes: str | None) -> NamedSharding:
-    return NamedSharding(Mesh(np.array(devices), ("rows",)), PartitionSpec(*axes))
+    return NamedSharding(_mesh(devices), PartitionSpec(*axes))
+
+
+def _mesh(devices: list) -> Mesh:
+    return Mesh(np.array(devices), ("rows",))

@@ -7,7 +7,7 @@ divergence are callbacks (see `overtone.inference.callbacks`), which see the tra
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import optax
 from jaxtyping import PRNGKeyArray
 
 from overtone.inference.batches import Batches
-from overtone.inference.devices import anywhere, everywhere, kept_everywhere, shared_batches
+from overtone.inference.devices import anywhere, everywhere, kept_everywhere, mean_over_parts, shared_batches
 from overtone.inference.objective import AbstractObjective, Rows, rows_of
 from overtone.inference.processes import agreed, lost_processes
 from overtone.numerics.compiling import jitted, one_blas_thread
@@ -201,9 +201,15 @@ def _run(state, static, objective: AbstractObjective, optim: Any, key, span, fac
         batch = Rows(*(jax.lax.dynamic_index_in_dim(part, i, keepdims=False) for part in batches))
         told_state = objective.told(objective_state, steps.astype(jnp.int32))
         given = told_state, jax.random.fold_in(key, first + i), batch
-        model = eqx.combine(params, static)
-        (value, objective_state), gradient = value_and_gradient(model, *given)
-        gradient = eqx.filter(gradient, trainable(model))
+
+        def of_rows(known, key, batch):
+            params, told_state = known
+            model = eqx.combine(params, static)
+            found, gradient = value_and_gradient(model, told_state, key, batch)
+            return found, eqx.filter(gradient, trainable(model))
+
+        compute = of_rows if objective.full_batch else partial(mean_over_parts, of_rows)
+        (value, objective_state), gradient = compute((params, told_state), *given[1:])
         told = {"step": first + i, "steps": steps, "factor": factor, "value": value, "grad": gradient}
 
         def value_fn(params, step=None, steps=None, factor=None):  # Optax tells it all that it does not need itself
