@@ -485,6 +485,17 @@ def test_a_run_that_was_killed_goes_on_from_its_checkpoint_as_if_nothing_had_hap
     assert done.ends == []
 
 
+def test_a_run_goes_on_with_other_callbacks_that_keep_nothing(tmp_path, monkeypatch):
+    """Such as without a terminal, and so without a progress bar, or with a log."""
+    monkeypatch.setenv("OVERTONE_CHECKPOINT_SECONDS", "0")
+    with pytest.raises(KeyboardInterrupt):
+        watched(tmp_path, ProgressBar(), Killed(5))
+    with pytest.raises(KeyboardInterrupt):
+        watched(tmp_path, Killed(2))
+    resumed = watched(tmp_path, Turns(20), ProgressBar(), StopWhen(lambda: False), Log(tmp_path / "log.jsonl"))
+    assert_same(resumed, watched(None))
+
+
 class Paces(Callback):
     """Notes what a clock and an early stopping know of the time that turns and scores take, and the turn's own pace."""
 

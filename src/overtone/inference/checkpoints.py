@@ -3,7 +3,7 @@
 import hashlib
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -44,16 +44,18 @@ class Checkpoint(Callback):
         stored, about = files.read(self.path, "checkpoint")
         self._check_identity(about["identity"])
         trees, _ = self._known(training)
-        arrays = {name: files.restored(tree, stored, name) for name, tree in trees.items()}
+        held = {key: tree for key, tree in trees.items() if any(name.startswith(key) for name in stored)}
+        arrays = {key: files.restored(tree, stored, key) for key, tree in held.items()}
         training.state, training.good = arrays["state"], arrays["good"]
         training.losses = [stored["losses"]]
         for name in PLAIN:
             setattr(training, name, about[name])
         training.scores = [(int(step), float(value)) for step, value in about["scores"]]
         training.began -= about["seconds"]
-        for i, callback in enumerate(training.callbacks):
-            own = {name.partition(" ")[2]: tree for name, tree in arrays.items() if name.startswith(f"{i} ")}
-            callback.restore(training, own, about["callbacks"][i])
+        for name, callback in _named(training.callbacks).items():
+            own = {key.partition(" ")[2]: tree for key, tree in arrays.items() if key.startswith(f"{name} ")}
+            if name in about["callbacks"]:
+                callback.restore(training, own, about["callbacks"][name])
 
     def _check_identity(self, theirs: Mapping[str, str]) -> None:
         different = sorted(k for k in {*theirs, *self.identity} if theirs.get(k) != self.identity.get(k))
@@ -62,11 +64,10 @@ class Checkpoint(Callback):
             raise files.FileError(f"{self.path}: this checkpoint is of another fit: {'; '.join(changes)}.")
 
     def _known(self, training: Training) -> tuple[dict[str, Any], dict[str, Any]]:
-        trees, about = {"state": training.state, "good": training.good}, []
-        for i, callback in enumerate(training.callbacks):
-            of_callback, plain = callback.known(training)
-            trees |= {f"{i} {name}": tree for name, tree in of_callback.items()}
-            about.append(plain)
+        trees, about = {"state": training.state, "good": training.good}, {}
+        for name, callback in _named(training.callbacks).items():
+            of_callback, about[name] = callback.known(training)
+            trees |= {f"{name} {key}": tree for key, tree in of_callback.items()}
         plain = {name: getattr(training, name) for name in PLAIN}
         return trees, {**plain, "callbacks": about, "seconds": perf_counter() - training.began}
 
@@ -85,6 +86,15 @@ class Checkpoint(Callback):
             named = reason if str(self.path) in reason else f"{self.path} cannot be written: {reason}"
             warnings.warn(f"{named}; training goes on without this checkpoint.", CheckpointWarning, stacklevel=2)
         self.last = perf_counter()
+
+
+def _named(callbacks: Iterable[Callback]) -> dict[str, Callback]:
+    """Return callbacks by names that stay when others, such as a progress bar, are added or left out."""
+    named: dict[str, Callback] = {}
+    for callback in callbacks:
+        kind = type(callback).__name__
+        named[f"{kind}-{sum(name.startswith(f'{kind}-') for name in named)}"] = callback
+    return named
 
 
 def digest(*arrays: Any) -> str:
