@@ -7,6 +7,7 @@ import pytest
 
 import overtone as ot
 from overtone.inference.predictions import log_density, over_rows
+from overtone.numerics.params import Positive
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).uniform(size=(30, 2))
@@ -92,6 +93,22 @@ def test_missing_classes_count_nothing():
     y = np.where(np.arange(30) < 10, np.nan, np.arange(30) % 2)
     for likelihood, log_odds in ((ot.Bernoulli(), 0.0), (ot.Softmax(), np.log(0.5))):
         np.testing.assert_allclose(untrained(likelihood, y).likelihood.base, log_odds, atol=1e-6)
+
+
+def test_parameters_are_positive_and_whole_numbers_are_numbers():
+    assert float(Positive(2).unwrap()) == pytest.approx(2, rel=1e-6)
+    np.testing.assert_allclose(Positive(np.array([2, 300]), lower=1.0).unwrap(), [2, 300], rtol=1e-6)
+    for value in (-1.0, np.nan):
+        layer = ot.Layer(ot.Matern32(value), ot.InducingPoints(5))
+        with pytest.raises(ValueError, match=f"a positive parameter must be above 0; got {value:g}"):
+            ot.DeepGP([layer], ot.Gaussian()).initialised(X, Y)
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4, 3), (4,)])
+def test_inducing_points_of_other_inputs_are_refused(shape):
+    layer = ot.Layer(ot.Matern32(), ot.InducingPoints(ot.Fixed(np.ones(shape))))
+    with pytest.raises(ValueError, match="inducing points must be rows of 2 inputs; got an array of shape"):
+        ot.DeepGP([layer], ot.Gaussian()).initialised(X, Y)
 
 
 def test_models_start_with_finite_rows_and_at_least_one_layer():

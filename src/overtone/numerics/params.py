@@ -35,7 +35,11 @@ class Positive(AbstractWrapper):
     lower: float = eqx.field(static=True)
 
     def __init__(self, value: ArrayLike, lower: float = 0.0):
-        self.log = jax.device_put(np.log(np.asarray(value) - lower).astype(np.asarray(value).dtype))
+        value = np.asarray(value)
+        if not np.all(value >= lower):
+            raise ValueError(f"a positive parameter must be above {lower:g}; got {np.min(value):g}.")
+        dtype = value.dtype if jnp.issubdtype(value.dtype, jnp.floating) else float
+        self.log = jax.device_put(np.log(value - lower).astype(dtype))
         self.lower = lower
 
     def unwrap(self) -> Array:

@@ -29,6 +29,8 @@ class InducingPoints(AbstractInducingFeatures):
 
     def initialised(self, kernel, H, *, first, learned, seed, dtype):
         Z = kmeans_centres(H, self.Z, seed) if isinstance(self.Z, int) else self.Z
+        if (shape := unwrap(Z).shape)[1:] != H.shape[1:]:
+            raise ValueError(f"inducing points must be rows of {H.shape[1]} inputs; got an array of shape {shape}.")
         return with_lengthscales(kernel, H.shape[1], dtype), InducingPoints(as_array(Z, dtype))
 
     def Kuu(self, kernel):
