@@ -12,6 +12,7 @@ import overtone as ot
 from overtone.autopilot.exact import fit_exact
 from overtone.gp.layers import Layer
 from overtone.inference.evidence import Evidence, LogNormal, log_evidence, with_variances_times
+from overtone.inference.loop import DivergedWarning
 from overtone.inference.objective import Progress, Rows
 from overtone.numerics.params import Fixed, Positive, unwrap
 from overtone.sklearn import DeepGPRegressor, load
@@ -115,6 +116,15 @@ def test_a_product_is_raised_by_the_factor_once(kernel):
     np.testing.assert_allclose(raised, 1.44 * own, rtol=1e-12)
     np.testing.assert_allclose(unwrap(after.likelihood).noise, 1.44 * 0.05, rtol=1e-12)
     assert jax.tree.structure(after) == jax.tree.structure(before)
+
+
+def test_quasi_newton_steps_from_where_there_is_no_finite_loss_are_told():
+    start = model()
+    with pytest.warns(DivergedWarning, match="not finite at the start"):
+        fitted = ot.fit_quasi_newton(start, Evidence(), (X, np.where(Y > 0.5, np.inf, Y)), key=KEY, finish=False)
+    assert len(fitted.history.loss) == 0
+    assert "not finite" in fitted.history.message
+    np.testing.assert_array_equal(fitted.model.likelihood.noise.log, start.likelihood.noise.log)
 
 
 def test_two_layers_and_other_likelihoods_are_refused():

@@ -1,6 +1,7 @@
 """Training by a quasi-Newton method, for objectives that are the same at every step: one layer, all rows at once."""
 
 import math
+import warnings
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -12,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import PRNGKeyArray
 from scipy.optimize import minimize
 
-from overtone.inference.loop import Fitted, History
+from overtone.inference.loop import DivergedWarning, Fitted, History
 from overtone.inference.objective import AbstractObjective, rows_of
 from overtone.numerics.compiling import jitted, one_blas_thread
 from overtone.numerics.params import trainable
@@ -56,8 +57,13 @@ def fit_quasi_newton(
         best: Any = minimize(
             loss, np.asarray(start, float), jac=True, method="L-BFGS-B", callback=after_step, options={"maxiter": steps}
         )
+        message = ""
+        if best.fun >= NO_VALUE:
+            message = "The loss or its gradient was not finite at the start; look for extreme values in the data."
+            warnings.warn(message, DivergedWarning, stacklevel=2)
         model = eqx.combine(unravel(best.x.astype(start.dtype)), static)
-        history = History(np.array([value for value in losses if math.isfinite(value)]), perf_counter() - began)
+        finite = np.array([value for value in losses if math.isfinite(value)])
+        history = History(finite, perf_counter() - began, message=message)
         return Fitted(objective.finish(model, state, key, rows) if finish else model, state, history)
 
 
