@@ -374,6 +374,25 @@ def test_a_site_is_within_reach(name):
     assert np.all(np.abs(projected - precision * mean[0]) <= np.where(np.isinf(far), np.inf, far * precision) + 1e-12)
 
 
+@pytest.mark.parametrize(
+    "likelihood", [Bernoulli(jnp.zeros(1)), Softmax(jnp.zeros(3)), Heteroscedastic(0.1, jnp.zeros(1))]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_derivatives_are_finite_where_functions_are_known(likelihood, dtype):
+    """At variance 0, as rounding leaves it, the slope is that of log p(y | f), and quadrature divides by no root."""
+    likelihood = jax.tree.map(lambda leaf: leaf.astype(dtype), likelihood)
+    num = {Softmax: 3, Heteroscedastic: 2}.get(type(likelihood), 1)
+    y, f = jnp.asarray([[0.0], [1.0]], dtype), jnp.asarray(RNG.normal(size=(2, num)), dtype)
+
+    def total(mean, var):
+        return jnp.sum(expected_log_prob(likelihood, y, mean, var))
+
+    by_mean, by_var = jit(jax.grad(total, argnums=(0, 1)))(f, jnp.zeros_like(f))
+    expected = jax.grad(lambda f: jnp.sum(likelihood.log_prob(y, f)))(f)
+    np.testing.assert_allclose(by_mean, expected, rtol=1e-4, atol=1e-6)
+    assert np.all(np.isfinite(by_var))
+
+
 def test_sites_of_students_t_are_observations_with_the_weights_of_em():
     likelihood, y, mean, var, _ = case("student")
     precision, projected = jit(sites)(likelihood, *map(jnp.asarray, (y, mean[0], var[0])))

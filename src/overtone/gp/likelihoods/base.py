@@ -21,6 +21,7 @@ from scipy.stats import qmc
 from overtone.numerics.params import Positive, is_number
 
 NUM_NODES, NUM_JOINT_NODES = 20, 64
+MIN_VARIANCE = 1e-10  # of f, below which derivatives by nodes would be rounding, or infinite
 
 
 class AbstractFamily(eqx.Module):
@@ -118,7 +119,7 @@ def at_nodes(mean: Float[Array, "*S N F"], var: Float[Array, "*S N F"], joint: b
     nodes, weights = joint_nodes(mean.shape[-1]) if joint and mean.shape[-1] > 1 else gauss_hermite(num)
     nodes = jnp.asarray(nodes, mean.dtype).reshape(len(nodes), *[1] * (mean.ndim - 1), -1)
     log_weights = jnp.asarray(np.log(weights), mean.dtype).reshape(-1, *[1] * mean.ndim)
-    return mean + jnp.sqrt(var) * nodes, log_weights
+    return mean + jnp.sqrt(jnp.maximum(var, MIN_VARIANCE)) * nodes, log_weights
 
 
 @lru_cache(maxsize=8)

@@ -8,14 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from overtone.gp.likelihoods.base import AbstractLikelihood, at_nodes, start_noise
+from overtone.gp.likelihoods.base import MIN_VARIANCE, AbstractLikelihood, at_nodes, start_noise
 from overtone.gp.predictive.discrete import Counts, merged, strata
 from overtone.numerics.params import OptionalParam, Param
 from overtone.numerics.roots import increasing_root
 
 MAX_MODE_STEPS = 30
 MODE_TOLERANCE = 1e-3  # of the distance from the mode, in standard deviations there
-MIN_VARIANCE = 1e-10
 START_DISPERSION, MIN_DISPERSION = 0.5, 1e-4
 STIRLING_FROM = 8.0  # where three terms of Stirling's series have an error of 3e-10
 NUM_GROUPS = 32  # of the rates, and of the gamma factor
