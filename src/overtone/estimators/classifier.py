@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
@@ -73,6 +74,11 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
     def predict(self, X) -> np.ndarray:
         """Return the most probable class of each row."""
         return self._fitted().classes_[np.argmax(_decided(self.predict_proba(X)), axis=1)]
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Return the share of labels that are predicted, over the rows that have one."""
+        y, X, sample_weight = known_rows(y, X, sample_weight)
+        return float(accuracy_score(_plain(y), self.predict(X), sample_weight=sample_weight))
 
     def log_predictive_density(self, X, y) -> np.ndarray:
         """Return log p(y | x) of each row."""

@@ -25,6 +25,7 @@ from overtone.storage.rows import RowView
 from overtone.tables.gaps import missing_cells
 
 CHECKED_ROWS = 200_000  # of targets on the disk, which tell whether they are counts
+NOTHING_TO_COMPARE = "there is no row with both inputs and targets; there is nothing to compare."
 COUNTS = "Small whole numbers with zeros among them, or an exposure: counts, which may vary more than Poisson's."
 
 
@@ -59,7 +60,8 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     ) -> Self:
         """Fit to inputs X (N, D) and targets y, (N,) or (N, P); of several targets, some values may be missing (NaN).
 
-        Rows without any target are left out.
+        Rows without any target are left out. There are no weights of rows, other than of `score`: to count a row
+        several times, repeat it.
 
         exposure: of counts, the length of time, the area and so on (N,) in which they were counted.
         checkpoint: a folder to which training writes what it knows, every few seconds; a fit with the same settings and
@@ -113,12 +115,16 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         mean = self._shape(self.y_scaling_.inverse(wide.widened(mean)))
         return (mean, self._shape(wide.factor * std * self.y_scaling_.scale)) if return_std else mean
 
-    def score(self, X, y, sample_weight=None) -> float:
+    def score(self, X, y, sample_weight=None, *, exposure=None) -> float:
         """Return R^2 of the predictive mean, over the rows that have one and whose targets are known."""
-        mean, y, there = np.asarray(self.predict(X)), np.asarray(y), ~self._inputs(X)[1]
-        there &= ~(missing_cells(y) if y.ndim == 1 else np.isnan(y).any(axis=1))
+        Y = self._targets(X, y, exposure)[:, : len(self.y_scaling_.shift)].astype(np.float64)
+        check_consistent_length(Y, sample_weight)
+        mean = self.y_scaling_(self.predict(X, exposure=exposure).reshape(Y.shape))
+        there = ~np.isnan(Y + mean).any(axis=1)
+        if not there.any():
+            raise ValueError(NOTHING_TO_COMPARE)
         weight = None if sample_weight is None else np.asarray(sample_weight)[there]
-        return float(r2_score(y[there], mean[there], sample_weight=weight))
+        return float(r2_score(Y[there], mean[there], sample_weight=weight))
 
     def predict_quantiles(self, X, levels: Sequence[float] = (0.05, 0.5, 0.95), *, exposure=None) -> np.ndarray:
         """Return quantiles of the predictive distribution of y, of shape (levels, N) or (levels, N, P)."""
@@ -182,7 +188,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         Y, mean, density, below, crps = (part[:, outputs] for part in scores)
         known = ~np.isnan(Y)
         if not known.any():
-            raise ValueError("there is no row with both inputs and targets; there is nothing to compare.")
+            raise ValueError(NOTHING_TO_COMPARE)
         scale, rows = self.y_scaling_.scale[outputs], int(known.any(axis=1).sum())
         miss, covered = (mean - Y) * scale, np.abs(below[known] - 0.5)
         return {
