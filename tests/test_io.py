@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from overtone.sklearn import DeepGPRegressor
+from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 from overtone.storage import files
 
 RNG = np.random.default_rng(0)
@@ -40,6 +40,25 @@ def test_a_model_comes_back_to_the_last_bit(name, tmp_path):
         np.testing.assert_array_equal(one, other)
     assert again.get_params() == model.get_params()
     np.testing.assert_array_equal(again.history_.loss, model.history_.loss)
+
+
+LABELS = {
+    "dates": np.array(["2020-01-01", "2021-06-30"], "M8[D]"),
+    "times": np.array(["2020-01-01T10:30:00.5", "2021-06-30T23:00"], "M8[ms]"),
+    "words": np.array(["up", "down"], object),
+    "numbers": np.array([-1.0, 7.0]),
+    "flags": np.array([True, False]),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_of_each_type_come_back(name, tmp_path):
+    model = DeepGPClassifier("svgp", n_inducing=3, max_steps=2).fit(X, LABELS[name].repeat(20))
+    model.save(tmp_path / "model.safetensors")
+    found, expected = DeepGPClassifier.load(tmp_path / "model.safetensors").predict(X), model.predict(X)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+    assert set(found) <= set(LABELS[name])
 
 
 def test_another_process_predicts_the_same(saved):

@@ -146,7 +146,8 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def _target_state(self):
         """Return what `save` keeps about targets: arrays, and what JSON can express."""
-        return {}, {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
+        classes = self.classes_.astype(np.int64) if self.classes_.dtype.kind in "mM" else self.classes_
+        return {}, {"classes": classes.tolist(), "classes_dtype": self.classes_.dtype.str}
 
     def _restore_targets(self, arrays, about):
         self.classes_ = np.array(about["classes"], np.dtype(about["classes_dtype"]))
