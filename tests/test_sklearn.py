@@ -334,6 +334,17 @@ def test_a_frame_may_have_dates_and_words_and_is_matched_by_name(library):
         model.predict(frame[["a", "town"]])
 
 
+@pytest.mark.parametrize("codes", [[10, 20, 5000], [0.5, 1.0, 2.0], ["1", "2", "3"]])
+def test_a_column_of_pandas_type_category_is_one_whatever_its_values(codes):
+    column = pd.Categorical(codes * 20)
+    for frame in (pd.DataFrame({"a": X[:, 0], "code": column}), pd.DataFrame({"code": column})):
+        model = quick(method="svgp", max_steps=30).fit(frame, np.array([0.0, 5.0, 1.0] * 20))
+        assert [name for name in model.encoder_.inputs if name != "a"] == [f"code={code}" for code in codes]
+        assert np.all(model.predict(frame)[1::3] > 3)
+        plain = frame.assign(code=frame["code"].astype(type(codes[0])))
+        np.testing.assert_array_equal(model.predict(plain), model.predict(frame))
+
+
 def test_evaluate_agrees_with_the_single_predictions():
     model = quick(max_steps=20).fit(X, 10 * Y)
     found = model.evaluate(X, 10 * Y)

@@ -76,11 +76,15 @@ def encoding():
     return encoding
 
 
-def mixed_frame(X):
-    """Return X as a polars frame if it is one, of any library, with columns that are not numbers."""
+def fitted_encoder(X: Any, missing: str) -> Any:
+    """Return what the columns of a frame mean, of any library; None for arrays, and for frames of numbers alone.
+
+    A column of pandas' type "category" is one, whatever its values are.
+    """
     if not (hasattr(X, "columns") and hasattr(X, "__getitem__")) or all(_is_numeric(X[name]) for name in X.columns):
         return None
-    return encoding().as_frame(X)
+    hints = encoding().ColumnHints(categorical=tuple(str(name) for name in X.columns if _is_category(X[name])))
+    return encoding().Encoder.fit(encoding().as_frame(X), missing=missing, hints=hints)
 
 
 def plain(value: Any) -> Any:
@@ -91,9 +95,14 @@ def plain(value: Any) -> Any:
     return tuple(map(plain, value)) if isinstance(value, list | tuple) else value
 
 
-def _is_numeric(column) -> bool:
+def _is_category(column: Any) -> bool:
+    return str(getattr(column, "dtype", "")) == "category"
+
+
+def _is_numeric(column: Any) -> bool:
     values = np.asarray(column)
     try:
-        return (values.astype(np.float64) if values.dtype == object else values).dtype.kind in "biuf"
+        numbers = values.astype(np.float64) if values.dtype == object else values
+        return numbers.dtype.kind in "biuf" and not _is_category(column)
     except (TypeError, ValueError):
         return False

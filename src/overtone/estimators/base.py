@@ -18,7 +18,7 @@ from overtone.autopilot.config import PARAMETERS, Config, checked_whole
 from overtone.autopilot.local import Neighbours, extended, of_neighbours
 from overtone.autopilot.plan import plan
 from overtone.autopilot.train import Run, train, updated
-from overtone.estimators.arguments import checked_scaling, dense, encoding, mixed_frame, name_of, plain, seed_of
+from overtone.estimators.arguments import checked_scaling, dense, encoding, fitted_encoder, name_of, plain, seed_of
 from overtone.estimators.baselines import MAX_CELLS, fit_baselines
 from overtone.estimators.draws import FunctionDraws
 from overtone.estimators.ranges import TRAINED, counted, is_outside, warn_of_rows_outside, warn_of_unseen
@@ -78,9 +78,8 @@ class DeepGPEstimator(BaseEstimator):
         """Check the parameters, and learn what the columns of a frame mean."""
         config = Config(**plain({name: getattr(self, name) for name in PARAMETERS if name != "random_state"}))
         config.validate()
-        frame = mixed_frame(X)
         self.target_ = [str(name) for name in y.columns] if hasattr(y, "columns") else name_of(y)
-        self.encoder_ = None if frame is None else encoding().Encoder.fit(frame, missing=config.missing)
+        self.encoder_ = fitted_encoder(X, config.missing)
         return replace(config, random_state=seed_of(self.random_state))
 
     def _fit(self, config: Config, X: Any, Y: Any, likelihood: str, why: str, **watched: Any) -> Self:
