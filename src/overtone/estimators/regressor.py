@@ -120,7 +120,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         Y = self._targets(X, y, exposure)[:, : len(self.y_scaling_.shift)].astype(np.float64)
         check_consistent_length(Y, sample_weight)
         mean = self.y_scaling_(self.predict(X, exposure=exposure).reshape(Y.shape))
-        there = ~np.isnan(Y + mean).any(axis=1)
+        there = ~np.isnan(Y).any(axis=1) & ~self._inputs(X)[1]
         if not there.any():
             raise ValueError(NOTHING_TO_COMPARE)
         weight = None if sample_weight is None else np.asarray(sample_weight)[there]
