@@ -168,3 +168,10 @@ def test_rows_without_a_target_lose_their_exposure_and_lengths_are_checked():
         pytest.raises(ValueError, match="inconsistent numbers of samples"),
     ):
         model.fit(np.vstack([X, X]), np.where(UNKNOWN, np.nan, counts))
+
+
+@pytest.mark.parametrize("method", ["elbo", "residual_fraction", "outside_fraction"])
+def test_sums_over_no_complete_row_at_all_are_refused(method):
+    model, nothing = DeepGPRegressor(**QUICK, missing="drop").fit(HOLES, Y), np.full((2, 2), np.nan)
+    with pytest.raises(ValueError, match="X has no row without missing values; there is nothing to compute"):
+        getattr(model, method)(nothing, *([Y[:2]] if method == "elbo" else []))

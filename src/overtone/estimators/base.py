@@ -207,7 +207,7 @@ class DeepGPEstimator(BaseEstimator):
         return self._diagnose(diagnostics.residual_fraction, X)
 
     def _diagnose(self, compute: Callable, X) -> list[float]:
-        Z, gaps = self._inputs(X)
+        Z, gaps = self._inputs(X, some=True)
         Z = Z[~gaps][:DIAGNOSED_ROWS]
         with jax.enable_x64(True), one_blas_thread():
             key = jax.random.key(self.config_.random_state)
@@ -231,7 +231,7 @@ class DeepGPEstimator(BaseEstimator):
 
     def _bound(self, X, Y: np.ndarray, n_samples: int) -> tuple[float, np.ndarray]:
         """Return the bound of the rows without gaps, and their targets."""
-        (Z, gaps), draws = self._inputs(X), checked_whole("n_samples", n_samples)
+        (Z, gaps), draws = self._inputs(X, some=True), checked_whole("n_samples", n_samples)
         key = jax.random.fold_in(jax.random.key(self.config_.random_state), draws)
         return predictions.elbo(self.model_, (Z[~gaps], Y[~gaps]), key=key, num_samples=draws), Y[~gaps]
 
@@ -242,10 +242,12 @@ class DeepGPEstimator(BaseEstimator):
             key = jax.random.key(seed_of(random_state))
             return gap.with_missing_rows(predictions.observations(self.model_, key, draws, Z, offset), gaps)
 
-    def _inputs(self, X) -> tuple[np.ndarray, np.ndarray]:
-        """Return scaled inputs, and which rows are to be dropped; those are zeros."""
+    def _inputs(self, X, some: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Return scaled inputs, and which rows are to be dropped, maybe all but `some`; those are zeros."""
         values = self.inputs(X)
         gaps = np.asarray(np.isnan(values).any(axis=1))
+        if some and gaps.all():
+            raise ValueError("X has no row without missing values; there is nothing to compute.")
         scaled = np.clip(self.x_scaling_(values), -FAR_AWAY, FAR_AWAY).astype(self.config_.dtype)
         return np.where(gaps[:, None], np.zeros_like(scaled), scaled), gaps
 
