@@ -2,7 +2,7 @@
 
 A row is predicted as if it had each of the known categories in turn, and all of these predictions are one mixture. The
 differences of their log rates are stretched until the variance between them is s^2 (1 + 1 / L), times the square by
-which Student's t is wider than a normal distribution at 95 %.
+which Student's t is wider than a normal distribution at 95 %, and the mean stays what it is.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import logsumexp
 
 from overtone.estimators.unseen import Replaced, replaced, stretch
 from overtone.gp import model as deep
@@ -45,11 +46,14 @@ def with_unseen_counts(model: Any, compute: Callable, X: Any, parts: tuple, *oth
 
 def shifts(model: Any, found: Replaced) -> np.ndarray:
     """Return what is added to the log rates of each turn, (R, T, P)."""
-    f = found.of_turns(model._over_rows(predictions.layers, found.flat(), corrected=False)[-2])
-    away = f - found.averaged(f)[:, None]
+    of_layers = model._over_rows(predictions.layers, found.flat(), corrected=False)
+    f, spread = map(found.of_turns, of_layers[-2:])
+    away, weights = f - found.averaged(f)[:, None], found.weights[..., None]
     std = np.sqrt(found.averaged(away**2))
     factor = np.clip(MAX_LOG_STD / np.maximum(std, 1e-9), 1.0, stretch(found.levels)[:, None])
-    return (factor - 1)[:, None] * away
+    stretched, log_rates = (factor - 1)[:, None] * away, f + 0.5 * spread**2
+    growth = logsumexp(log_rates + stretched, axis=1, b=weights) - logsumexp(log_rates, axis=1, b=weights)
+    return stretched - growth[:, None]
 
 
 def _flat(X: Any) -> Any:
