@@ -284,7 +284,6 @@ def test_a_class_of_held_out_rows_alone_is_none_of_a_model_from_the_disk(table, 
     assert load("model.safetensors").classes_.tolist() == ["a", "c"]
 
 
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_of_a_very_large_table_evenly_spaced_rows_are_judged(table, monkeypatch, capsys, caplog):
     DeepGPRegressor(**SETTINGS).fit(FRAME.select("z").to_pandas(), FRAME["hours"].to_pandas()).save(table / "m")
     monkeypatch.setattr("overtone.app.loading.JUDGED_ROWS", 300)

@@ -42,12 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s")
     logging.getLogger("overtone").setLevel(logging.DEBUG if arguments.verbose else logging.INFO)
     try:
-        if not Path(getattr(arguments, "out", "")).absolute().parent.is_dir():
-            raise ValueError(f"{arguments.out}: there is no such folder to write to.")
+        _check_output(arguments)
         from overtone.app import commands
         from overtone.estimators.ranges import OutsideRangeWarning
 
         with warnings.catch_warnings(action="ignore", category=OutsideRangeWarning):  # commands say it once
+            warnings.filterwarnings("ignore", "X does not have valid feature names")  # columns are found by name
             getattr(commands, arguments.command)(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -55,12 +55,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 141
     except (ValueError, OSError) as error:  # which users can fix; any other exception is a bug and keeps its traceback
-        print(f"overtone: error: {' '.join(str(error).split())}", file=sys.stderr)
+        text = re.sub(r"^\[Errno \d+\] ", "", " ".join(str(error).split()))
+        print(f"overtone: error: {text}", file=sys.stderr)
         return _ended(2)
     except KeyboardInterrupt:
         print("overtone: interrupted; nothing was written.", file=sys.stderr)
         return _ended(130)
     return _ended(0)
+
+
+def _check_output(arguments: argparse.Namespace) -> None:
+    """Raise an error now, rather than after a long fit, where the output cannot be written or replaces an input."""
+    out = Path(getattr(arguments, "out", ""))
+    if not out.absolute().parent.is_dir():
+        raise ValueError(f"{out}: there is no such folder to write to.")
+    if arguments.command in ("fit", "report", "update") and out.exists():
+        if out.is_dir() and arguments.out:
+            raise ValueError(f"{out}: this is a folder; name a file to write with --out.")
+        inputs = ("table", "model") if arguments.command == "report" else ("table",)
+        if any(Path(path).exists() and out.samefile(path) for path in (getattr(arguments, name) for name in inputs)):
+            raise ValueError(f"{out}: --out would replace what is read; name another file.")
 
 
 def _ended(code: int) -> int:
@@ -77,8 +91,12 @@ def _seconds(text: str) -> float:
     return float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"]
 
 
-def _levels(text: str) -> list[float]:
-    return [float(level) for level in text.split(",")]
+def _levels(text: str) -> Any:
+    """Return levels separated by commas, and any other text as it is, for `predict` to refuse."""
+    try:
+        return [float(level) for level in text.split(",")]
+    except ValueError:
+        return text
 
 
 def _delimiter(text: str) -> str:

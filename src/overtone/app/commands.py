@@ -95,6 +95,10 @@ def fit(arguments: argparse.Namespace) -> None:
 def _read_in_turn(arguments: argparse.Namespace) -> TrainingTable:
     """Return the training table; of several processes, the first one reads and, if need be, converts it first."""
     if not arguments.coordinator and all(int(os.environ.get(name) or 1) < 2 for name in CLUSTERS):
+        if arguments.num_processes or arguments.process_id:
+            raise ValueError(
+                "--num-processes and --process-id need --coordinator HOST:PORT, where the first one listens."
+            )
         return read_training_table(arguments)
     from overtone.inference import processes
 
@@ -155,6 +159,10 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
 
 def predict(arguments: argparse.Namespace) -> None:
     """Write a table with columns of predictions added."""
+    if not all(isinstance(level, float) and 0 < level < 1 for level in arguments.quantiles):
+        raise ValueError(f"--quantiles must be between 0 and 1, such as 0.05,0.5,0.95; got {arguments.quantiles}.")
+    if arguments.samples < 0:
+        raise ValueError(f"--samples must be a whole number of at least 0; got {arguments.samples}.")
     model, encoder = loading.load_model(arguments.model, arguments.missing)
     options, num_rows = TextOptions(arguments.delimiter, arguments.encoding), 0
     num_outside, num_unseen = (np.zeros(1 + num, int) for num in (model.n_features_in_, len(encoder.categories)))

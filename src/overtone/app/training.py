@@ -141,6 +141,8 @@ def _choose_columns(arguments: argparse.Namespace, columns: list[str]) -> tuple[
         _names(getattr(arguments, option), columns) for option in ("target", "inputs", "drop", "categorical")
     )
     exposure = [arguments.exposure] if arguments.exposure else []
+    if not targets:
+        raise TableError(f"--target names no column; the table has {quoted_list(columns, 20)}.")
     inputs = chosen or [name for name in columns if name not in (*targets, *exposure)]
     if absent := [name for name in (*targets, *exposure, *inputs, *dropped) if name not in columns]:
         raise TableError(f"there is no column {quoted_list(absent)}; the table has {quoted_list(columns, 20)}.")

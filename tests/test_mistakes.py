@@ -1,0 +1,54 @@
+"""Mix-ups on the command line: each ends with a sentence before any work is done, and leaves all files as they are."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from overtone.app.cli import main
+from overtone.sklearn import DeepGPRegressor
+
+TABLE = pl.DataFrame({"x": np.arange(30.0), "y": np.sin(np.arange(30.0))})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a table and a model of it."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    TABLE.write_csv(folder / "t.csv")
+    (folder / "folder").mkdir()
+    DeepGPRegressor("vff", n_inducing=4, max_steps=2).fit(TABLE.select("x"), TABLE["y"]).save(folder / "m.safetensors")
+    return folder
+
+
+FIT = ("fit", "t.csv", "--target", "y", "--steps", "2", "--quiet")
+PREDICT = ("predict", "m.safetensors", "t.csv", "--out", "p.csv")
+MISTAKES = [
+    ((*FIT, "--out", "t.csv"), "t.csv: --out would replace what is read; name another file."),
+    (("report", "m.safetensors", "t.csv", "--out", "./t.csv"), "t.csv: --out would replace what is read"),
+    (("report", "m.safetensors", "t.csv", "--out", "m.safetensors"), "m.safetensors: --out would replace what is read"),
+    (("update", "m.safetensors", "t.csv", "--out", "t.csv"), "t.csv: --out would replace what is read"),
+    ((*FIT, "--out", "folder"), "folder: this is a folder; name a file to write with --out."),
+    ((*FIT, "--target", ""), "t.csv: --target names no column; the table has 'x', 'y'."),
+    ((*FIT, "--num-processes", "2"), "--num-processes and --process-id need --coordinator HOST:PORT"),
+    ((*FIT, "--checkpoint", "t.csv"), "File exists: 't.csv'"),
+    ((*PREDICT, "--samples", "-1"), "--samples must be a whole number of at least 0; got -1."),
+    ((*PREDICT, "--quantiles", "0.5,"), "--quantiles must be between 0 and 1, such as 0.05,0.5,0.95; got 0.5,."),
+    ((*PREDICT, "--quantiles", "5"), "--quantiles must be between 0 and 1, such as 0.05,0.5,0.95; got [5.0]."),
+]
+
+
+@pytest.mark.parametrize(("command", "sentence"), MISTAKES, ids=lambda value: " ".join(value)[-40:])
+def test_a_mistake_is_told_in_a_sentence_and_changes_nothing(made, monkeypatch, capsys, command, sentence):
+    monkeypatch.chdir(made)
+    before = {path.name: path.read_bytes() for path in made.iterdir() if path.is_file()}
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert told.count("\n") == 1 or "--checkpoint" in command
+    assert "Errno" not in told
+    assert {path.name: path.read_bytes() for path in made.iterdir() if path.is_file()} == before
+
+
+def test_an_update_may_replace_its_own_model(made, monkeypatch):
+    monkeypatch.chdir(made)
+    assert main(["update", "m.safetensors", "t.csv", "--out", "m.safetensors"]) == 0
