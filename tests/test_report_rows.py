@@ -1,5 +1,6 @@
 """The report about rows that training did not see: of new categories, taken in later, or with exposures as lists."""
 
+import html
 import re
 
 import numpy as np
@@ -62,3 +63,14 @@ def test_classes_that_are_numbers_are_written_alike_everywhere(labels):
     assert not re.search(
         r">\(?(P\()?[01]\.0\)?<", page.partition("Classes, true and predicted")[2].partition("</svg>")[0]
     )
+
+
+def test_names_are_text_whatever_signs_they_have():
+    names = {"x": "cost in $ or \\frac$", "town": "a $^$ <b>\"'"}
+    rows = TABLE.rename(names).with_columns(pl.col(names["town"]).replace("here", "<i>&amp;$_$"))
+    model = DeepGPRegressor(**SHALLOW).fit(rows, pl.Series("_y $z$ <u>", HOURS))
+    page = render_report(model, rows, HOURS, table_name="<script>alert(1)</script>")
+    assert not re.search("<(script|i|b|u)>", page)
+    for name in (*names.values(), "<i>&amp;$_$", "_y $z$ <u>", "<script>alert(1)</script>"):
+        assert html.escape(name) in page
+    assert html.escape("<i>&amp;$_$", quote=False) in page.partition("Effect of a $^$")[2]  # on an axis

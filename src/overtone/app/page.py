@@ -118,6 +118,7 @@ def _svg(plot: Callable[..., Axes], name: str, form: tuple, labels: dict[str, st
     """Return one plot as SVG with ids that are unique on the page, as the names of figures are."""
     (width, height), size = form
     style: Any = {"svg.fonttype": "none", "svg.hashsalt": name, "font.family": "sans-serif", "font.size": size}
+    style |= {"text.parse_math": False}  # of names with dollar signs
     style |= {f"{part}.labelsize": size for part in ("axes", "xtick", "ytick")} | {"legend.fontsize": size}
     style |= {"axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.7}
     with matplotlib.rc_context(style):
