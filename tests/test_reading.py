@@ -1,7 +1,9 @@
 """Files as people write them: each with its exact reading, or with the exact sentence that refuses it."""
 
 import gzip
+import os
 import sys
+import threading
 from io import BytesIO
 from zipfile import ZipFile
 
@@ -59,6 +61,12 @@ def test_cells_are_the_text_in_the_file(name, tmp_path):
 
 
 REFUSED_FILES = {
+    "too few values": (b"a,b\n1,2\n3\n", {}, "t.csv, line 3: 1 value, but the header has 2 columns."),
+    "UTF-16 without a mark": (
+        "a,b\n1,2\n".encode("utf-16-le"),
+        {},
+        "t.csv: the first line is not text, unless it is UTF-16 or the like; name its --encoding.",
+    ),
     "ragged semicolons": (b"a;b\n1;2\n1;2;3\n", {}, "t.csv, line 3: 3 values, but the header has 2 columns."),
     "two signs": (b"a,b\n1,2\n", {"delimiter": "::"}, "--delimiter must be one character, or tab; got '::'."),
     "no encoding": (
@@ -174,3 +182,22 @@ def test_without_the_extra_excel_files_are_refused_with_what_to_do(tmp_path, mon
     (tmp_path / "t.xlsx").write_bytes(workbook([["x"], [1]]))
     with pytest.raises(TableError, match=r"fastexcel, .*; install overtone\[excel\], or save the sheet as CSV\.$"):
         read_table(tmp_path / "t.xlsx")
+
+
+def test_hidden_files_and_folders_in_a_folder_are_no_parts(tmp_path):
+    (tmp_path / "0.csv").write_text("a\n1\n")
+    (tmp_path / "._0.csv").write_bytes(b"\0\5\26\7")  # as other systems leave them
+    (tmp_path / "more.csv").mkdir()
+    assert read_table(tmp_path)["a"].to_list() == ["1"]
+
+
+def test_a_file_that_cannot_be_read_is_told_from_a_damaged_archive(tmp_path):
+    os.mkfifo(tmp_path / "t.csv")
+    writer = threading.Thread(target=(tmp_path / "t.csv").write_text, args=["a\n1\n"])
+    writer.start()
+    with pytest.raises(TableError, match=r"t\.csv: this file cannot be read \(.*not seekable"):
+        read_table(tmp_path / "t.csv")
+    writer.join()
+    (tmp_path / "t.csv.gz").write_text("a\n1\n")
+    with pytest.raises(TableError, match=r"t\.csv\.gz: this is not a gzip file, or a damaged one \(Not a gzipped"):
+        read_table(tmp_path / "t.csv.gz")

@@ -21,7 +21,7 @@ BAD = {
     "blank": (b"\n\n", "is empty"),
     "header only": (b"a,b\n", "a header but no rows"),
     "too many values": (b"a,b\n1,2\n1,2,3\n", "line 3: 3 values, but the header has 2 columns"),
-    "too few values": (b"a,b\n1,2\n1\n", "line 3: 1 values"),
+    "too few values": (b"a,b\n1,2\n1\n", "line 3: 1 value, but"),
     "twice": (b"a,b,a\n1,2,3\n", "more than one column is called 'a'"),
     "open quote": (b'a,b\n"1,2\n', "line 2: not a valid CSV file"),
 }

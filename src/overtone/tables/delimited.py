@@ -21,6 +21,7 @@ from typing import Any
 import polars as pl
 
 from overtone.tables.errors import TableError, quoted_list
+from overtone.tables.gaps import number_of
 
 log = logging.getLogger("overtone")
 DELIMITERS = ",;\t|"
@@ -77,7 +78,8 @@ def numbered_rows(path: Path, options: TextOptions) -> Iterator[tuple[int, list[
                 yield reader.line_num, names
                 for row in filter(None, reader):
                     if len(row) != len(names):
-                        found = f"{len(row)} values, but the header has {len(names)} columns"
+                        values, columns = number_of(len(row), "value"), number_of(len(names), "column")
+                        found = f"{values}, but the header has {columns}"
                         raise TableError(f"{path}, line {reader.line_num}: {found}.")
                     yield reader.line_num, row
     except csv.Error as error:
@@ -86,8 +88,10 @@ def numbered_rows(path: Path, options: TextOptions) -> Iterator[tuple[int, list[
         raise TableError(f"{path}: this file is not {encoding} text; name its encoding with --encoding.") from None
     except LookupError:
         raise TableError(f"--encoding {encoding!r} is not known; try utf-8, latin-1, cp1252 or utf-16.") from None
-    except (zlib.error, EOFError, OSError) as error:
-        raise TableError(f"{path}: this file cannot be read, or is a damaged gzip file ({error}).") from None
+    except (zlib.error, EOFError, gzip.BadGzipFile) as error:
+        raise TableError(f"{path}: this is not a gzip file, or a damaged one ({error}).") from None
+    except OSError as error:
+        raise TableError(f"{path}: this file cannot be read ({error.strerror or error}).") from None
 
 
 def _find_encoding(path: Path, binary: Any) -> str:
@@ -125,6 +129,8 @@ def _find_delimiter(file: io.TextIOWrapper) -> str:
 
 
 def _check_names(path: Path, names: list[str]) -> None:
+    if any("\0" in name for name in names):
+        raise TableError(f"{path}: the first line is not text, unless it is UTF-16 or the like; name its --encoding.")
     if not any(names):
         raise TableError(f"{path}: the file or its first line is empty.")
     if duplicates := [name for name, count in Counter(names).items() if count > 1]:

@@ -95,7 +95,10 @@ def located_errors(path: str, options: TextOptions, rows: Sequence[int] | np.nda
 
 
 def part_files(path: Path) -> list[Path]:
-    parts = sorted(path.iterdir()) if path.is_dir() else [path]
+    """Return the files of a table: one, or those of a folder but for hidden ones, which other programs leave there."""
+    parts = [path]
+    if path.is_dir():
+        parts = [part for part in sorted(path.iterdir()) if part.is_file() and not part.name.startswith(".")]
     if not path.exists():
         raise TableError(f"{path}: there is no such file or folder.")
     if tables := [part for part in parts if part.name.endswith(SUFFIXES)]:
