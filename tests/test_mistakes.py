@@ -1,5 +1,7 @@
 """Mix-ups on the command line: each ends with a sentence before any work is done, and leaves all files as they are."""
 
+import sys
+
 import numpy as np
 import polars as pl
 import pytest
@@ -52,3 +54,9 @@ def test_a_mistake_is_told_in_a_sentence_and_changes_nothing(made, monkeypatch, 
 def test_an_update_may_replace_its_own_model(made, monkeypatch):
     monkeypatch.chdir(made)
     assert main(["update", "m.safetensors", "t.csv", "--out", "m.safetensors"]) == 0
+
+
+def test_a_command_needs_no_output(made, monkeypatch):
+    monkeypatch.chdir(made)
+    monkeypatch.setattr(sys, "stdout", None)  # as where a shell closes it: >&-
+    assert main(["evaluate", "m.safetensors", "t.csv"]) == 0

@@ -49,9 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings(action="ignore", category=OutsideRangeWarning):  # commands say it once
             warnings.filterwarnings("ignore", "X does not have valid feature names")  # columns are found by name
             getattr(commands, arguments.command)(arguments)
-        sys.stdout.flush()
+        print(end="", flush=True)  # if there is an output
     except BrokenPipeError:
-        for stream in (sys.stdout, sys.stderr):  # which Python flushes at the end
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # which Python flushes at the end
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 141
     except (ValueError, OSError) as error:  # which users can fix; any other exception is a bug and keeps its traceback
