@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from overtone.app.cli import main
-from overtone.sklearn import DeepGPRegressor
+from overtone.app.cli import build_parser, main
+from overtone.app.loading import load_model_and_rows
+from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 
 TABLE = pl.DataFrame({"x": np.arange(30.0), "y": np.sin(np.arange(30.0))})
 
@@ -60,3 +61,13 @@ def test_a_command_needs_no_output(made, monkeypatch):
     monkeypatch.chdir(made)
     monkeypatch.setattr(sys, "stdout", None)  # as where a shell closes it: >&-
     assert main(["evaluate", "m.safetensors", "t.csv"]) == 0
+
+
+def test_labels_with_zeros_in_front_are_classes_of_their_own_when_they_are_read_again(tmp_path):
+    rows = TABLE.with_columns(y=pl.Series(["007", "7", "8"] * 10))
+    model = DeepGPClassifier("vff", n_inducing=4, max_steps=2).fit(rows.select("x"), rows["y"].to_numpy())
+    model.save(tmp_path / "m.safetensors")
+    written = rows.with_columns(pl.col("y").replace("8", "8.0"))
+    written.write_csv(tmp_path / "t.csv")
+    given = ["evaluate", str(tmp_path / "m.safetensors"), str(tmp_path / "t.csv")]
+    assert load_model_and_rows(build_parser().parse_args(given))[2].y.tolist() == rows["y"].to_list()

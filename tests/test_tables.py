@@ -216,6 +216,13 @@ def test_words_and_truth_are_classes_unless_the_likelihood_says_otherwise():
         "a",
     ]
     assert class_labels(numbers).tolist() == ["0", "1", None]
+    assert class_labels(pl.Series("y", ["1", "1.0", "2.50", "007", "v1.0"])).tolist() == [
+        "1",
+        "1",
+        "2.50",
+        "007",
+        "v1.0",
+    ]
     assert class_labels(pl.Series("y", [True, False])).tolist() == ["true", "false"]
     np.testing.assert_array_equal(numeric_target(truth), [1, 0, np.nan])
     for make, message in (

@@ -17,7 +17,7 @@ from overtone.tables.errors import TableError, quoted_list
 from overtone.tables.gaps import rows_left_out
 from overtone.tables.read import evenly_spaced, located_errors
 from overtone.tables.rows import Rows, complete_rows, read_targets
-from overtone.tables.targets import NUM_DIGITS, canonical_label
+from overtone.tables.targets import NUM_DIGITS, canonical_label, labels_by_spelling
 from overtone.version import __version__
 
 log = logging.getLogger("overtone")
@@ -57,7 +57,7 @@ def load_model_and_rows(arguments: argparse.Namespace, most: int = ALL_ROWS) -> 
     frame, numbers = evenly_spaced(arguments.table, options, most)
     if numbers.step > 1:
         log.info("%d evenly spaced rows of %d are taken", len(frame), numbers.stop)
-    names, classes = model.target_names, {canonical_label(label): label for label in getattr(model, "classes_", ())}
+    names, classes = model.target_names, labels_by_spelling(getattr(model, "classes_", ()))
     with located_errors(arguments.table, options, numbers):
         if absent := [name for name in names if name not in frame.columns]:
             raise TableError(f"there is no column {quoted_list(absent)}, which the model predicts.")
@@ -67,15 +67,17 @@ def load_model_and_rows(arguments: argparse.Namespace, most: int = ALL_ROWS) -> 
     with located_errors(arguments.table, options, np.asarray(numbers)[known]):
         rows = complete_rows(encoder, frame[known], y, model.exposure_)
         say_left_out(len(known) - len(rows), "with missing inputs")
-        if unknown := [word for word in rows.y if classes and canonical_label(word) not in classes]:
-            raise TableError(f"the target {model.target_!r} has {unknown[0]!r}, a class that the model does not know.")
+        if classes:
+            labels = [classes.get(word, classes.get(canonical_label(word))) for word in rows.y]
+            if None in labels:
+                word = rows.y[labels.index(None)]
+                raise TableError(f"the target {model.target_!r} has {word!r}, a class that the model does not know.")
+            rows = replace(rows, y=np.array(labels))
         if not len(rows):
             raise TableError("there is no complete row.")
         flags = encoder.unseen(frame[known])
         rows = replace(rows, numbers=np.asarray(numbers)[known[rows.numbers]])
     log_unknown(unseen_sentence(counted(flags), len(flags), encoder.categories))
-    if classes:
-        rows = replace(rows, y=np.array([classes[canonical_label(label)] for label in rows.y]))
     return model, encoder, rows
 
 

@@ -1,5 +1,7 @@
 """Read the target of a table, either as numbers or as class labels."""
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -45,12 +47,12 @@ def class_labels(series: pl.Series, na: tuple[str, ...] = (), whole: bool = True
 
 
 def spellings(name: str, distinct: list[str]) -> dict[str, str]:
-    """Return the one spelling of each label of a target: labels that are all yes or no have small letters."""
+    """Return the one spelling of each label of a target: 1 for 1.0, and small letters if all of them are yes or no."""
     if len(distinct) > MAX_CATEGORIES:
         found = f"{len(distinct)} different values, such as {distinct[0]!r}"
         raise TableError(f"the target {name!r} has {found}; there may be at most {MAX_CATEGORIES} classes.")
     truth = any({word.lower() for word in distinct} <= set(values) for values in BOOLEAN_WORDS)
-    return {word: word.lower() if truth else word for word in distinct}
+    return {word: word.lower() if truth else re.sub(r"^([+-]?\d+)\.0+$", r"\1", word) for word in distinct}
 
 
 def canonical_label(label: Any) -> str:
@@ -60,6 +62,11 @@ def canonical_label(label: Any) -> str:
         return f"{float(word):.{NUM_DIGITS}g}"
     except ValueError:
         return word.lower() if any(word.lower() in values for values in BOOLEAN_WORDS) else word
+
+
+def labels_by_spelling(labels: Iterable[Any]) -> dict[str, Any]:
+    """Return labels by their own spelling and by the one that they share with others, such as 1 with 1.0 or 01."""
+    return {canonical_label(label): label for label in labels} | {str(label): label for label in labels}
 
 
 def numeric_target(series: pl.Series, column: Column | None = None, whole: bool = True) -> np.ndarray:
