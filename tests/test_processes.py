@@ -14,7 +14,8 @@ from overtone.inference import processes
 from overtone.sklearn import load
 from tests.test_cli import environment
 
-SETTINGS = ["--layers", "2", "--hidden-width", "1", "--frequencies", "4", "--output", "natural", "--likelihood", "gaussian", "--quiet"]
+SETTINGS = ["--layers", "2", "--hidden-width", "1", "--frequencies", "4", "--output", "natural", "--quiet"]
+SETTINGS += ["--likelihood", "gaussian"]
 X = np.random.default_rng(0).random((1200, 1))
 
 
