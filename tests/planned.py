@@ -1,4 +1,4 @@
-"""Models as the autopilot builds them, in one call."""
+"""Models as the autopilot builds them, in one call, and a series and a table for them."""
 
 import numpy as np
 
@@ -6,6 +6,11 @@ from overtone.autopilot.build import build
 from overtone.autopilot.config import Config
 from overtone.autopilot.plan import Plan, plan
 from overtone.gp.model import DeepGP
+
+SERIES = np.linspace(0, 1, 600)[:, None]
+WAVES = np.sin(2 * np.pi * 40 * SERIES)
+LONG = np.linspace(0, 1, 2000)[:, None]
+TABLE = np.random.default_rng(0).uniform(size=(3000, 4))
 
 
 def planned(X: np.ndarray, y: np.ndarray, method: str = "id-dgp", **settings) -> Plan:
