@@ -22,7 +22,7 @@ from overtone.sklearn import DeepGPRegressor
 RNG = np.random.default_rng(0)
 OVERTONE = [sys.executable, "-m", "overtone.app.cli"]
 QUICK = ["--method", "vff", "--frequencies", "4", "--quiet"]
-KILLS = 4
+KILLS = 2
 
 
 def table(rows: int) -> pl.DataFrame:
