@@ -119,7 +119,7 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         """Return R^2 of the predictive mean, over the rows that have one and whose targets are known."""
         Y = self._targets(X, y, exposure)[:, : len(self.y_scaling_.shift)].astype(np.float64)
         check_consistent_length(Y, sample_weight)
-        mean = self.y_scaling_(self.predict(X, exposure=exposure).reshape(Y.shape))
+        mean = self.y_scaling_(np.reshape(self.predict(X, exposure=exposure), Y.shape))
         there = ~np.isnan(Y).any(axis=1) & ~self._inputs(X)[1]
         if not there.any():
             raise ValueError(NOTHING_TO_COMPARE)

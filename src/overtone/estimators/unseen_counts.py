@@ -52,8 +52,8 @@ def shifts(model: Any, found: Replaced) -> np.ndarray:
     std = np.sqrt(found.averaged(away**2))
     factor = np.clip(MAX_LOG_STD / np.maximum(std, 1e-9), 1.0, stretch(found.levels)[:, None])
     stretched, log_rates = (factor - 1)[:, None] * away, f + 0.5 * spread**2
-    growth = logsumexp(log_rates + stretched, axis=1, b=weights) - logsumexp(log_rates, axis=1, b=weights)
-    return stretched - growth[:, None]
+    before, after = (np.asarray(logsumexp(r, axis=1, b=weights)) for r in (log_rates, log_rates + stretched))
+    return stretched - (after - before)[:, None]
 
 
 def _flat(X: Any) -> Any:
