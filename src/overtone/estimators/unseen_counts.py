@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp
 
 from overtone.estimators.unseen import Replaced, replaced, stretch
 from overtone.gp import model as deep
@@ -47,13 +46,13 @@ def with_unseen_counts(model: Any, compute: Callable, X: Any, parts: tuple, *oth
 def shifts(model: Any, found: Replaced) -> np.ndarray:
     """Return what is added to the log rates of each turn, (R, T, P)."""
     of_layers = model._over_rows(predictions.layers, found.flat(), corrected=False)
-    f, spread = map(found.of_turns, of_layers[-2:])
-    away, weights = f - found.averaged(f)[:, None], found.weights[..., None]
+    f, spread = (found.of_turns(part) for part in of_layers[-2:])
+    away = f - found.averaged(f)[:, None]
     std = np.sqrt(found.averaged(away**2))
     factor = np.clip(MAX_LOG_STD / np.maximum(std, 1e-9), 1.0, stretch(found.levels)[:, None])
-    stretched, log_rates = (factor - 1)[:, None] * away, f + 0.5 * spread**2
-    before, after = (np.asarray(logsumexp(r, axis=1, b=weights)) for r in (log_rates, log_rates + stretched))
-    return stretched - (after - before)[:, None]
+    stretched, rates = (factor - 1)[:, None] * away, np.exp(f + 0.5 * spread**2)
+    growth = found.averaged(rates * np.exp(stretched)) / found.averaged(rates)
+    return stretched - np.log(growth)[:, None]
 
 
 def _flat(X: Any) -> Any:
