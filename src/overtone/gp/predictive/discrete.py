@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import norm
 
-from overtone.gp.predictive.mixture import average
+from overtone.gp.predictive.mixture import average, of_rows
 
 NUM_STRATA = 16  # pieces of a Gaussian
 MAX_HALVINGS = 60  # of the bracket of a quantile
@@ -40,23 +40,28 @@ class Counts(eqx.Module):
     def _average(self, values: Float[Array, "S N P"]) -> Float[Array, "N P"]:
         return average(values, self.log_weights)
 
+    @of_rows
     def mean(self) -> Float[Array, "N P"]:
         """Return the mean count."""
         return self._average(self.rates)
 
+    @of_rows
     def std(self) -> Float[Array, "N P"]:
         """Return the standard deviation: a Poisson distribution's variance is its rate; that of the rates is added."""
         within = self.rates + (self.rates * self.spreads) ** 2
         return jnp.sqrt(self._average(within + (self.rates - self.mean()) ** 2))
 
+    @of_rows
     def at_most(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """Return P(Y <= y)."""
         return self._average(poisson_cdf(jnp.floor(y), self.rates, self.spreads))
 
+    @of_rows
     def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """Return P(Y < y) + P(Y = y) / 2, which is nearly uniform where predictions are honest."""
         return 0.5 * (self.at_most(y) + self.at_most(y - 1))
 
+    @of_rows
     def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """Return the smallest count with at least this share of the mass at or below it, by bisection."""
         upper = self.rates + 10 * jnp.sqrt(self.rates + (self.rates * self.spreads) ** 2)
@@ -74,6 +79,7 @@ class Counts(eqx.Module):
 
         return jax.lax.while_loop(is_open, halve, (0, -jnp.ones_like(high), high))[2]
 
+    @of_rows
     def crps(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """Return the continuous ranked probability score, the integral of (P(Y <= x) - [y <= x])^2.
 

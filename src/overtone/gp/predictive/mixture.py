@@ -4,6 +4,9 @@ This is what a deep GP predicts: S draws through the inner layers, the last laye
 each. The sample axis stays inside: every method returns arrays of shape (N, P).
 """
 
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import wraps
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +28,19 @@ def average(values: Float[Array, "S N P"], log_weights: Float[Array, "S N P"] | 
     return jnp.mean(values, axis=0) if log_weights is None else jnp.sum(jnp.exp(log_weights) * values, axis=0)
 
 
+def of_rows(method: Callable) -> Callable:
+    """Let a method of a distribution compute in its precision, whatever JAX is set to, and take one column as (N,)."""
+
+    @wraps(method)
+    def call(self, *arguments):
+        widest = max((leaf.dtype for leaf in jax.tree.leaves(self)), key=lambda dtype: dtype.itemsize)
+        with jax.enable_x64(True) if widest == np.float64 else nullcontext():
+            arrays = map(jnp.asarray, arguments)
+            return method(self, *(a[:, None] if a.ndim == 1 else a for a in arrays))
+
+    return call
+
+
 class Mixture(eqx.Module):
     """The mixture sum_s weights[s] N(means[s], variances[s]); without weights, all components count alike."""
 
@@ -35,18 +51,22 @@ class Mixture(eqx.Module):
     def _average(self, values: Float[Array, "S N P"]) -> Float[Array, "N P"]:
         return average(values, self.log_weights)
 
+    @of_rows
     def mean(self) -> Float[Array, "N P"]:
         """Return the mean."""
         return self._average(self.means)
 
+    @of_rows
     def var(self) -> Float[Array, "N P"]:
         """Return the variance, which is the mean of the variances plus the variance of the means."""
         return self._average(self.variances + (self.means - self.mean()) ** 2)
 
+    @of_rows
     def std(self) -> Float[Array, "N P"]:
         """Return the standard deviation."""
         return jnp.sqrt(self.var())
 
+    @of_rows
     def log_prob(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return log sum_s weights[s] N(y; ...), the log of the mean and never the mean of the logs."""
         squares = (y - self.means) ** 2 / self.variances
@@ -54,17 +74,19 @@ class Mixture(eqx.Module):
         log_weights = -jnp.log(self.means.shape[0]) if self.log_weights is None else self.log_weights
         return jax.nn.logsumexp(log_components + log_weights, axis=0)
 
+    @of_rows
     def cdf(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return P(Y <= y)."""
         return self._average(jax.scipy.stats.norm.cdf(y, self.means, jnp.sqrt(self.variances)))
 
+    @of_rows
     def crps(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return the continuous ranked probability score, E|Y - y| - E|Y - Y'| / 2.
 
         Y and Y' are independent draws of the mixture.
         """
         half_distance = self._half_distance_by_pairs() if len(self.means) <= MAX_PAIRED else self._half_distance()
-        return self._average(_mean_absolute(jnp.asarray(y) - self.means, self.variances)) - half_distance
+        return self._average(_mean_absolute(y - self.means, self.variances)) - half_distance
 
     def _half_distance_by_pairs(self) -> Float[Array, "N P"]:
         """Return E|Y - Y'| / 2 of independent draws, over all pairs of components."""
@@ -91,19 +113,22 @@ class Mixture(eqx.Module):
         shares = jnp.asarray(np.linspace(-1, 1, NUM_NODES), mean.dtype)
         return std * end * jnp.sum(jax.lax.map(integrand, shares), axis=0) * (shares[1] - shares[0])
 
+    @of_rows
     def quantile(self, level: float | Float[Array, ""]) -> Float[Array, "N P"]:
         """Return the value below which a share `level` of the mass lies."""
         return self.at_score(jnp.full(self.means.shape[1:], jax.scipy.special.ndtri(level), self.means.dtype))
 
+    @of_rows
     def score(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return the normal score of y, Phi^-1(F(y)), which is accurate in both tails."""
-        below, above = (self._tail(jnp.asarray(y), side) for side in (1, -1))
+        below, above = (self._tail(y, side) for side in (1, -1))
         return jnp.where(below < above, _score(below), -_score(above))
 
     def _tail(self, y: Float[Array, "N P"], side: Float[Array, "N P"] | int) -> Float[Array, "N P"]:
         """Return P(Y <= y) where side is 1, and P(Y > y) where it is -1."""
         return self._average(jax.scipy.special.ndtr(side * (y - self.means) / jnp.sqrt(self.variances)))
 
+    @of_rows
     def at_score(self, score: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """Return the values of which these are the normal scores, by Newton's method on scores, nearly straight lines.
 
