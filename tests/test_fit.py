@@ -342,6 +342,13 @@ def test_the_objective_prepares_the_model_and_finishes_it_unless_it_should_not()
     assert float(left.model.slope) == float(finished.model.slope)
 
 
+def test_a_turn_has_no_more_steps_than_batches():
+    """Each of 250 steps takes a batch of its own, and has a loss, whatever a callback asks for."""
+    fitted = run(line(0.0), Counting(), steps=250, optim=optax.sgd(0.5), callbacks=[turns := Turns(250)])
+    assert len(fitted.history.loss) == float(fitted.state) == 250
+    assert turns.ends == [100, 200, 250]
+
+
 def test_a_time_limit_is_kept():
     began = perf_counter()
     optim, clock = planned(optax.adam(0.05)), Clock(3.0)

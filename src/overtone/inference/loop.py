@@ -98,8 +98,8 @@ _with_extra_args = lru_cache(maxsize=64)(optax.with_extra_args_support)  # one o
 class Training:
     """A fit on its way: parameters, the states of optimiser and objective, and what callbacks may change.
 
-    They may lower `steps` (planned) and `most_steps` (asked for), set `turn_steps` (in the next turn), the `factor`
-    that the optimiser is told, and `message`, which ends the training.
+    They may lower `steps` (planned) and `most_steps` (asked for), set `turn_steps` (in the next turn, at most `chunk`),
+    the `factor` that the optimiser is told, and `message`, which ends the training.
     """
 
     def __init__(self, model, objective, data, key, optim, steps, batch_size, callbacks):
@@ -141,7 +141,7 @@ class Training:
 
         A probe is one step that is taken back at once: only to see whether there is a finite loss.
         """
-        began, count = perf_counter(), 1 if probe else min(self.turn_steps, self.steps - self.step)
+        began, count = perf_counter(), 1 if probe else min(self.turn_steps, self.chunk, self.steps - self.step)
         # Arrays, not Python numbers: those would be constants of the compiled loop.
         span = np.asarray([self.step, self.step + count, self.steps])
         told = jax.device_put((span, np.asarray(self.factor), np.full(self.chunk, np.nan)))
