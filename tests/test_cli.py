@@ -203,7 +203,7 @@ BAD = {
     "words for interval": (["fit", "train.csv", "--target", "y", "--interval", "x"], "interval must contain [0, 1]"),
     "resume": (["fit", "train.csv", "--target", "y", "--resume"], "--resume needs --checkpoint"),
     "one row": (["fit", "one.csv", "--target", "y"], "1 complete row; a fit needs at least 2"),
-    "ragged": (["fit", "ragged.csv", "--target", "y"], "ragged.csv, line 3: 1 values"),
+    "ragged": (["fit", "ragged.csv", "--target", "y"], "ragged.csv, line 3: 1 value, but"),
     "infinite": (["fit", "infinite.csv", "--target", "y"], "column 'x' has an infinite value in line 3"),
     "gaps": (["fit", "gaps.csv", "--target", "y"], "missing values in 'x' (1)"),
     "no model": (["predict", "train.csv", "train.csv", "--out", "p.csv"], "not a safetensors file"),
