@@ -32,6 +32,7 @@ MISTAKES = [
     (("update", "m.safetensors", "t.csv", "--out", "t.csv"), "t.csv: --out would replace what is read"),
     ((*FIT, "--out", "folder"), "folder: this is a folder; name a file to write with --out."),
     ((*FIT, "--target", ""), "t.csv: --target names no column; the table has 'x', 'y'."),
+    ((*FIT, "--date-format", "%d/%m/%Y"), "t.csv: no column has dates like --date-format %d/%m/%Y; correct it"),
     ((*FIT, "--num-processes", "2"), "--num-processes and --process-id need --coordinator HOST:PORT"),
     ((*FIT, "--checkpoint", "t.csv"), "File exists: 't.csv'"),
     ((*PREDICT, "--samples", "-1"), "--samples must be a whole number of at least 0; got -1."),

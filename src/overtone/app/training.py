@@ -127,6 +127,10 @@ def _understood(
     with located_errors(arguments.table, options, known):
         chosen = frame[known].select(inputs)
         encoder = Encoder.fit(chosen, missing=arguments.missing, calendar=arguments.calendar, hints=hints)
+        if hints.date_format and all(column.format != hints.date_format for column in encoder.columns):
+            raise TableError(
+                f"no column has dates like --date-format {hints.date_format}; correct it, or leave it out."
+            )
     return replace(encoder, others=others), y, known
 
 
