@@ -67,7 +67,7 @@ class Mixture(eqx.Module):
         return jnp.sqrt(self.var())
 
     @of_rows
-    def log_prob(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
+    def log_prob(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """Return log sum_s weights[s] N(y; ...), the log of the mean and never the mean of the logs."""
         squares = (y - self.means) ** 2 / self.variances
         log_components = -0.5 * (squares + jnp.log(2 * jnp.pi * self.variances))
@@ -75,12 +75,12 @@ class Mixture(eqx.Module):
         return jax.nn.logsumexp(log_components + log_weights, axis=0)
 
     @of_rows
-    def cdf(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
+    def cdf(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """Return P(Y <= y)."""
         return self._average(jax.scipy.stats.norm.cdf(y, self.means, jnp.sqrt(self.variances)))
 
     @of_rows
-    def crps(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
+    def crps(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """Return the continuous ranked probability score, E|Y - y| - E|Y - Y'| / 2.
 
         Y and Y' are independent draws of the mixture.
@@ -119,7 +119,7 @@ class Mixture(eqx.Module):
         return self.at_score(jnp.full(self.means.shape[1:], jax.scipy.special.ndtri(level), self.means.dtype))
 
     @of_rows
-    def score(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
+    def score(self, y: Float[Array, "N P"]) -> Float[Array, "N P"]:
         """Return the normal score of y, Phi^-1(F(y)), which is accurate in both tails."""
         below, above = (self._tail(y, side) for side in (1, -1))
         return jnp.where(below < above, _score(below), -_score(above))
