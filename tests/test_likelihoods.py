@@ -180,7 +180,7 @@ def test_derivatives_are_finite_where_functions_are_known(likelihood, dtype):
     """At variance 0, as rounding leaves it, the slope is that of log p(y | f), and quadrature divides by no root."""
     likelihood = jax.tree.map(lambda leaf: leaf.astype(dtype), likelihood)
     num = {Softmax: 3, Heteroscedastic: 2}.get(type(likelihood), 1)
-    y, f = jnp.asarray([[0.0], [1.0]], dtype), jnp.asarray(RNG.normal(size=(2, num)), dtype)
+    y, f = jnp.asarray([[0.0], [1.0]], dtype), jnp.asarray(np.random.default_rng(4).normal(size=(2, num)), dtype)
 
     def total(mean, var):
         return jnp.sum(expected_log_prob(likelihood, y, mean, var))

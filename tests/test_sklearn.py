@@ -339,7 +339,8 @@ def test_a_column_of_pandas_type_category_is_one_whatever_its_values(codes):
     column = pd.Categorical(codes * 20)
     for frame in (pd.DataFrame({"a": X[:, 0], "code": column}), pd.DataFrame({"code": column})):
         model = quick(method="svgp", max_steps=30).fit(frame, np.array([0.0, 5.0, 1.0] * 20))
-        assert [name for name in model.encoder_.inputs if name != "a"] == [f"code={code}" for code in codes]
+        columns = [f"code={code}".removesuffix(".0") for code in codes]
+        assert [name for name in model.encoder_.inputs if name != "a"] == columns
         assert np.all(model.predict(frame)[1::3] > 3)
         plain = frame.assign(code=frame["code"].astype(type(codes[0])))
         np.testing.assert_array_equal(model.predict(plain), model.predict(frame))

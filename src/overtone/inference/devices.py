@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import PRNGKeyArray
 
 from overtone.gp.model import PartKey
 
@@ -47,28 +46,30 @@ def shared_batches(arrays: Any, num: int) -> Any:
     )
 
 
-def mean_over_parts(compute: Callable, shared_by_all: Any, key: PRNGKeyArray, batch: Any) -> Any:
-    """Return compute(shared_by_all, key, batch), a tree of means over the rows of a batch.
+def mean_over_parts(compute: Callable, num: int) -> Callable:
+    """Return a function as one whose batch of `num` rows all processes share: compute(model, state, key, batch).
 
-    Where several processes have the rows, each computes what its own part says, and they tell each other all of it at
-    once. The compiler would make a message of each array, and small messages take as long as large ones.
+    It computes a tree of means over rows. Each process finds what its own part says, and they tell each other all of it
+    at once. The compiler would make a message of each array, and small messages take as long as large ones.
     """
-    num_rows = jax.tree.leaves(batch)[0].shape[0]
-    if jax.process_count() == 1 or own_part(num_rows) == slice(None):
-        return compute(shared_by_all, key, batch)
+    if jax.process_count() == 1 or own_part(num) == slice(None):
+        return compute
 
-    def of_part(arrays, key, batch):
-        num_own = jax.tree.leaves(batch)[0].shape[0]
-        part_key = PartKey(key, num_own * jax.lax.axis_index("rows"), num_rows)
-        found = compute(eqx.combine(arrays, others), part_key, batch)
-        numbers, rest = eqx.partition(found, eqx.is_inexact_array)
-        flat, unflatten = ravel_pytree(numbers)
-        return eqx.combine(unflatten(jax.lax.pmean(flat, "rows")), rest)
+    def of_all(model, state, key, batch):
+        arrays, others = eqx.partition((model, state), eqx.is_array)
 
-    arrays, others = eqx.partition(shared_by_all, eqx.is_array)
-    everybody, by_rows = PartitionSpec(), PartitionSpec("rows")
-    specs = {"in_specs": (everybody, everybody, by_rows), "out_specs": everybody}
-    return jax.shard_map(of_part, mesh=_mesh(jax.devices()), **specs, check_vma=False)(arrays, key, batch)
+        def of_part(arrays, key, batch):
+            part_key = PartKey(key, len(batch[0]) * jax.lax.axis_index("rows"), num)
+            found = compute(*eqx.combine(arrays, others), part_key, batch)
+            numbers, rest = eqx.partition(found, eqx.is_inexact_array)
+            flat, unflatten = ravel_pytree(numbers)
+            return eqx.combine(unflatten(jax.lax.pmean(flat, "rows")), rest)
+
+        everybody, by_rows = PartitionSpec(), PartitionSpec("rows")
+        specs = {"in_specs": (everybody, everybody, by_rows), "out_specs": everybody}
+        return jax.shard_map(of_part, mesh=_mesh(jax.devices()), **specs, check_vma=False)(arrays, key, batch)
+
+    return of_all
 
 
 def everywhere(tree: Any) -> Any:

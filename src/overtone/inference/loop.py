@@ -7,7 +7,7 @@ divergence are callbacks (see `overtone.inference.callbacks`), which see the tra
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -195,21 +195,17 @@ def _run(state, static, objective: AbstractObjective, optim: Any, key, span, fac
     """
     first, last, steps = span
     value_and_gradient = eqx.filter_value_and_grad(objective.loss, has_aux=True)
+    if not objective.full_batch:
+        value_and_gradient = mean_over_parts(value_and_gradient, num=batches[0].shape[1])
 
     def one_step(carried):
         i, losses, (params, optim_state, objective_state), _ = carried
         batch = Rows(*(jax.lax.dynamic_index_in_dim(part, i, keepdims=False) for part in batches))
         told_state = objective.told(objective_state, steps.astype(jnp.int32))
         given = told_state, jax.random.fold_in(key, first + i), batch
-
-        def of_rows(known, key, batch):
-            params, told_state = known
-            model = eqx.combine(params, static)
-            found, gradient = value_and_gradient(model, told_state, key, batch)
-            return found, eqx.filter(gradient, trainable(model))
-
-        compute = of_rows if objective.full_batch else partial(mean_over_parts, of_rows)
-        (value, objective_state), gradient = compute((params, told_state), *given[1:])
+        model = eqx.combine(params, static)
+        (value, objective_state), gradient = value_and_gradient(model, *given)
+        gradient = eqx.filter(gradient, trainable(model))
         told = {"step": first + i, "steps": steps, "factor": factor, "value": value, "grad": gradient}
 
         def value_fn(params, step=None, steps=None, factor=None):  # Optax tells it all that it does not need itself

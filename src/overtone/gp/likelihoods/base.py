@@ -45,8 +45,8 @@ class AbstractFamily(eqx.Module):
         """Return rough values of the functions at rows with these targets, from which spectra are estimated."""
         return y
 
-    def num_functions(self, y: np.ndarray) -> int:
-        """Return the number of functions that targets y (N, Q) depend on."""
+    def num_functions(self, y: Any) -> int:
+        """Return the number of functions that targets y (N, Q), an array or a view of rows, depend on."""
         return y.shape[1]
 
     @property
