@@ -2,7 +2,6 @@
 
     python -m benchmarks.scale make       # writes tables of 1, 5 and 20 million rows of 8 inputs below OVERTONE_SCALE
     python -m benchmarks.scale            # measures what benchmarks/results/scale.jsonl does not have yet
-    python -m benchmarks.scale airline    # writes 6,000,000 flights, from the real tables in OVERTONE_DATA
 
 Each measurement is a process of its own. The pace is that of steps 200 to 1,200 of the usual deep model, so that
 neither compilation nor the passes before and after count. The tables are parts of a million rows, in Parquet.
@@ -22,8 +21,6 @@ from benchmarks.lines import RESULTS, completed
 
 ROWS, PART = (1_000_000, 5_000_000, 20_000_000), 1_000_000
 FIRST_STEPS, LAST_STEPS, ROUNDS, PORT = 200, 1200, 3, 29711
-AIRLINE_ROWS, AIRLINE_TEST = 6_000_000, 0.1
-AIRLINE_INPUTS = "age", "distance", "air_time", "dep_time", "arr_time", "day_of_week", "day_of_month", "month"
 
 
 def home() -> Path:
@@ -63,13 +60,13 @@ def fitted(where: str, num: str) -> None:
     import polars as pl
 
     from overtone.app.cli import build_parser
-    from overtone.app.training import read_training_table
     from overtone.sklearn import DeepGPRegressor
+    from overtone.tables.training import Reading, read_training_table
 
     began, folder = time.perf_counter(), make(int(num))
     if where == "disk":
         arguments = ["fit", str(folder), "--target", "y", "--quiet", "--convert", str(home() / "converted")]
-        rows = read_training_table(build_parser().parse_args(arguments)).rows
+        rows = read_training_table(Reading.of(build_parser().parse_args(arguments))).rows
         X, y = rows.X, rows.y
     else:
         frame = pl.concat([pl.read_parquet(part) for part in sorted(folder.iterdir())])
@@ -105,38 +102,6 @@ def several(num: str) -> None:
 def measure(what: str, where: str, num: int, number: int) -> dict:
     about = {"what": what, "where": where, "rows": num, "round": number}
     return {**about, **(child("fitted", where, str(num)) if what == "fit" else child("several", where))}
-
-
-def airline() -> Path:
-    """Return the folder with 6,000,000 flights to train on, and others to test on.
-
-    A tenth of the complete flights of `airline_us_mixed` is kept for testing. The others are drawn with replacement,
-    and the copies of a flight differ: its times by up to five minutes, its distance by up to a mile. So the size is
-    that of the paper's table and the columns are real, while there is less to learn than from so many real flights.
-    """
-    import polars as pl
-
-    from overtone.experiments.data import load
-
-    folder = home() / "airline"
-    if (folder / "test.parquet").exists():
-        return folder
-    (folder / "train").mkdir(parents=True, exist_ok=True)
-    X, y = load(None, "airline_us_mixed")
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(X))
-    test, train = np.split(order, [round(AIRLINE_TEST * len(X))])
-
-    def write(path: Path, X: np.ndarray, y: np.ndarray) -> None:
-        columns = dict(zip(AIRLINE_INPUTS, X.T, strict=True))
-        pl.DataFrame({**columns, "arr_delay": y}).write_parquet(path)
-
-    jitter = np.array([0, 1, 5, 5, 5, 0, 0, 0])
-    for part in range(AIRLINE_ROWS // PART):
-        chosen = rng.choice(train, PART)
-        write(folder / "train" / f"{part}.parquet", X[chosen] + jitter * rng.uniform(-1, 1, (PART, 8)), y[chosen])
-    write(folder / "test.parquet", X[test], y[test])
-    return folder
 
 
 def main() -> None:
@@ -175,8 +140,6 @@ if __name__ == "__main__":
     command, *arguments = sys.argv[1:] or [""]
     if command == "make":
         print(*map(make, ROWS))
-    elif command == "airline":
-        print(airline())
     elif command:
         {"fitted": fitted, "several": several}[command](*arguments)
     else:

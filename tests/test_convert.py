@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ import polars as pl
 import pytest
 
 from overtone.app.cli import build_parser, main
-from overtone.app.training import TrainingTable, read_training_table
 from overtone.estimators.stored import columns_of, views
 from overtone.sklearn import DeepGPClassifier, DeepGPRegressor, load
 from overtone.storage.rows import RowView
@@ -22,6 +20,7 @@ from overtone.tables import convert
 from overtone.tables.delimited import AS_FOUND
 from overtone.tables.errors import TableError
 from overtone.tables.read import evenly_spaced
+from overtone.tables.training import Reading, TrainingTable, read_training_table
 
 RNG = np.random.default_rng(0)
 NUM = 1500
@@ -49,13 +48,13 @@ def table(tmp_path, monkeypatch):
     return tmp_path
 
 
-def arguments(table: Path, name: str, *more: str) -> Namespace:
-    return build_parser().parse_args(["fit", str(table / name), "--missing", "drop", "--quiet", *more])
+def reading(table: Path, name: str, *more: str) -> Reading:
+    return Reading.of(build_parser().parse_args(["fit", str(table / name), "--missing", "drop", "--quiet", *more]))
 
 
 def both(table: Path, name: str, *more: str) -> tuple[TrainingTable, TrainingTable]:
     """Return a table as it is read into memory, and converted."""
-    plain, on_disk = arguments(table, name, *more), arguments(table, name, *more, "--convert", str(table / "kept"))
+    plain, on_disk = reading(table, name, *more), reading(table, name, *more, "--convert", str(table / "kept"))
     return read_training_table(plain), read_training_table(on_disk)
 
 
@@ -135,7 +134,7 @@ def test_more_classes_than_one_can_tell_apart_are_refused_though_each_part_has_f
     FRAME.select("z", kind=pl.format("k{}", pl.int_range(NUM) // 25)).write_csv(table / "many.csv")
     for more in ([], ["--convert", str(table / "kept")]):
         with pytest.raises(TableError, match=r"many\.csv: the target 'kind' has 60 different values, such as 'k0'"):
-            read_training_table(arguments(table, "many.csv", "--target", "kind", *more))
+            read_training_table(reading(table, "many.csv", "--target", "kind", *more))
     assert not list((table / "kept").iterdir())
 
 
@@ -149,7 +148,7 @@ def test_the_rows_that_tell_what_columns_mean_are_evenly_spaced(table, most):
 
 def test_a_conversion_is_found_again_unless_the_table_or_the_question_changes(table):
     def folders(*columns: str) -> set[str]:
-        read_training_table(arguments(table, "t.csv", *columns, "--convert", str(table / "kept")))
+        read_training_table(reading(table, "t.csv", *columns, "--convert", str(table / "kept")))
         return {path.name for path in (table / "kept").iterdir()}
 
     first = folders("--target", "y", "--inputs", "a")
@@ -187,7 +186,7 @@ def full_disk(table: Path, monkeypatch) -> None:
 )
 def test_a_table_that_cannot_be_converted_leaves_nothing(table, monkeypatch, spoil, sentence):
     full_disk(table, monkeypatch) if spoil == "full disk" else spoil(table)
-    given = arguments(table, "parts", "--target", "y", "--inputs", "a,z", "--convert", str(table / "kept"))
+    given = reading(table, "parts", "--target", "y", "--inputs", "a,z", "--convert", str(table / "kept"))
     with pytest.raises(TableError, match=sentence):
         read_training_table(given)
     assert not list((table / "kept").iterdir())
@@ -199,7 +198,7 @@ def test_a_cell_that_the_sample_did_not_show_is_named(table):
     lines[1402] = ",".join(["n/k", *words[1:]])
     (table / "t.csv").write_text("\n".join(lines))
     convert_all, convert.SAMPLE_ROWS = convert.SAMPLE_ROWS, 100
-    given = arguments(table, "t.csv", "--target", "y", "--inputs", "a", "--convert", str(table / "kept"))
+    given = reading(table, "t.csv", "--target", "y", "--inputs", "a", "--convert", str(table / "kept"))
     try:
         with pytest.raises(TableError, match=r"t\.csv: column 'a' holds numbers, but line 1403 has 'n/k'"):
             read_training_table(given)
@@ -225,7 +224,7 @@ def test_a_conversion_that_was_killed_leaves_nothing_for_long(table):
         process.stdout.close()
         assert len(list((table / "kept").iterdir())) == left
     time.sleep(0.1)
-    read_training_table(arguments(table, "t.csv", "--target", "z", "--inputs", "y", "--convert", str(table / "kept")))
+    read_training_table(reading(table, "t.csv", "--target", "z", "--inputs", "y", "--convert", str(table / "kept")))
     assert [path.name.startswith(".") for path in (table / "kept").iterdir()] == [False]
 
 
@@ -260,6 +259,35 @@ def test_an_estimator_learns_the_same_from_arrays_that_are_mapped(tmp_path, monk
     spoilt = np.where(np.arange(NUM)[:, None] == 7, np.nan, X)
     with pytest.raises(ValueError, match="X is on the disk and has missing or infinite values"):
         DeepGPRegressor(**SETTINGS).fit(RowView(spoilt), RowView(y[:, None]))
+
+
+@pytest.mark.parametrize("name", ["parts", "t.csv"])
+@pytest.mark.parametrize("large", [False, True])
+def test_an_estimator_learns_from_a_table_in_files(table, name, large, monkeypatch):
+    monkeypatch.setattr(convert, "LARGE_BYTES", 100 if large else 2**28)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(table / "cache"))
+    frame = FRAME.drop_nulls().to_pandas()
+    inputs = frame[["a", "colour", "z", "kind", "n", "hours"]]
+    model = DeepGPRegressor(**SETTINGS, missing="drop").fit(table / name, "y")
+    assert (table / "cache").exists() == large
+    expected = DeepGPRegressor(**SETTINGS).fit(inputs, frame["y"])
+    assert model.input_names == expected.input_names
+    assert model.target_names == ["y"]
+    np.testing.assert_allclose(model.predict(inputs[:50]), expected.predict(inputs[:50]), rtol=1e-3)
+
+    classifier = DeepGPClassifier(max_steps=5, n_layers=1, missing="drop").fit(str(table / name), "kind")
+    assert classifier.classes_.tolist() == ["High", "low"]
+    assert set(classifier.predict(frame.drop(columns="kind")[:50])) <= {"High", "low"}
+
+
+def test_names_of_columns_go_with_a_table_in_a_file(table):
+    with pytest.raises(TypeError, match="so y and exposure must be names of its columns; got ndarray and NoneType"):
+        DeepGPRegressor().fit(table / "t.csv", B)
+    with pytest.raises(TableError, match=r"'kind' is a category; .* use 'auto' \(in Python, DeepGPClassifier\)"):
+        DeepGPRegressor(missing="drop").fit(table / "t.csv", "kind")
+    model = DeepGPRegressor(**{**SETTINGS, "likelihood": "auto"}, missing="drop")
+    assert model.fit(table / "t.csv", "n", exposure="hours").exposure_ == "hours"
+    assert model.plan_.likelihood == "negative-binomial"
 
 
 def test_the_command_line_fits_a_table_on_the_disk(table, monkeypatch, capsys):

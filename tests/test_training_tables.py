@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from overtone.app.cli import build_parser, main
-from overtone.app.training import TrainingTable, read_training_table
 from overtone.tables.columns import ColumnHints
 from overtone.tables.delimited import AS_FOUND
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError
 from overtone.tables.read import located_errors, read_table
+from overtone.tables.training import Reading, TrainingTable, read_training_table
 
 ADVICE = (
     "; correct it, or name it with --na if it stands for a missing value, or the column with --categorical if it holds "
@@ -27,7 +27,7 @@ def fit_arguments(path, *more: str) -> Namespace:
 
 def training_table(folder, text: str, *more: str) -> TrainingTable:
     (folder / "t.csv").write_text(text)
-    return read_training_table(fit_arguments("t.csv", *more))
+    return read_training_table(Reading.of(fit_arguments("t.csv", *more)))
 
 
 def text_of(**columns) -> str:

@@ -17,7 +17,6 @@ import polars as pl
 
 from overtone.app import loading
 from overtone.app.judging import judge_rows, print_judgements
-from overtone.app.training import TrainingTable, read_training_table
 from overtone.autopilot.config import Config
 from overtone.estimators.ranges import counted, outside_sentence, unseen_sentence
 from overtone.numerics.shuffle import shuffled, some_of
@@ -29,6 +28,7 @@ from overtone.tables.errors import TableError, quoted_list
 from overtone.tables.gaps import number_of
 from overtone.tables.read import located_errors, place_of_row, read_chunks, table_writer
 from overtone.tables.rows import Rows, encode_inputs
+from overtone.tables.training import Reading, TrainingTable, read_training_table
 
 log = logging.getLogger("overtone")
 MIN_ROWS_TO_SPLIT, MAX_TEST_ROWS = 20, 100_000  # to hold some out; that are held out of those on the disk
@@ -45,11 +45,11 @@ def fit(arguments: argparse.Namespace) -> None:
     if arguments.max_time:
         settings["max_time"] -= min(BESIDE_THE_FIT[0] * arguments.max_time, BESIDE_THE_FIT[1])
     table = _read_in_turn(arguments)
-    encoder, targets, classes = table.encoder, table.targets, table.classes
-    training, held_out = _split(arguments, encoder, table.rows)
+    classes, (training, held_out) = table.classes, _split(arguments, table.encoder, table.rows)
 
     with _stop_on_interrupt() as stop:
         from overtone.estimators.counts import likelihood_of  # imports JAX, while errors above do not wait
+        from overtone.estimators.tables import named
         from overtone.inference.processes import agreed, is_first
         from overtone.sklearn import DeepGPClassifier, DeepGPRegressor
 
@@ -65,13 +65,9 @@ def fit(arguments: argparse.Namespace) -> None:
     if not (first := is_first()):  # which saves the model
         agreed(first)
         return
-    if table.labels:
-        labels = np.array(table.labels)
-        model.classes_ = labels[model.classes_.astype(int)]  # a rare class may occur in held-out rows alone
-        held_out = replace(held_out, y=labels[held_out.y[:, 0]])
-    model.encoder_, model.exposure_ = encoder, arguments.exposure
-    model.target_ = targets if len(targets) > 1 else targets[0]
-    model.save(arguments.out)
+    if table.labels:  # a rare class may occur in held-out rows alone
+        held_out = replace(held_out, y=np.array(table.labels)[held_out.y[:, 0]])
+    named(model, table).save(arguments.out)
     if model.history_.message:
         log.info("%s", model.history_.message)
     steps = number_of(len(model.history_.loss), "step")
@@ -99,18 +95,18 @@ def _read_in_turn(arguments: argparse.Namespace) -> TrainingTable:
             raise ValueError(
                 "--num-processes and --process-id need --coordinator HOST:PORT, where the first one listens."
             )
-        return read_training_table(arguments)
+        return read_training_table(Reading.of(arguments))
     from overtone.inference import processes
 
     processes.connect(arguments.coordinator, arguments.num_processes, arguments.process_id)
     if processes.is_first():
-        table = read_training_table(arguments)
+        table = read_training_table(Reading.of(arguments))
         processes.agreed(True)
         return table
     processes.agreed(True)
     arguments.quiet = True
     logging.getLogger("overtone").setLevel(logging.WARNING)
-    return read_training_table(arguments)
+    return read_training_table(Reading.of(arguments))
 
 
 def _check_arguments(arguments: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from overtone.tables.columns import Column, infer_kind
 from overtone.tables.delimited import TextOptions
 from overtone.tables.encode import Encoder
 from overtone.tables.errors import TableError, quoted_list
-from overtone.tables.gaps import rows_left_out
+from overtone.tables.notices import say_left_out
 from overtone.tables.read import evenly_spaced, located_errors
 from overtone.tables.rows import Rows, complete_rows, read_targets
 from overtone.tables.targets import NUM_DIGITS, canonical_label, labels_by_spelling
@@ -115,12 +115,6 @@ def describe(model: Any, inputs: list[str], target: str) -> dict[str, str]:
 def label_text(label: Any) -> str:
     """Return the label of a class as it is written everywhere: 1 for 1.0, and all other words as they are."""
     return f"{label:.{NUM_DIGITS}g}" if isinstance(label, float | np.floating) else str(label)
-
-
-def say_left_out(num: int, what: str) -> None:
-    """Say in a line how many rows are left out, if there are any."""
-    if num:
-        log.info("%s", rows_left_out(num, what))
 
 
 def log_unknown(sentence: str) -> None:

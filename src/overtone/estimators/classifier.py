@@ -16,6 +16,7 @@ from overtone.estimators import baselines
 from overtone.estimators.arguments import known_rows, seed_of
 from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.estimators.stored import views
+from overtone.estimators.tables import fit_table, is_table
 from overtone.estimators.unseen import replaced
 from overtone.inference import predictions
 from overtone.storage.rows import pieces
@@ -37,6 +38,9 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
 
     def fit(self, X, y, *, checkpoint: Any = None, log: Any = None, stop: Callable[[], bool] | None = None) -> Self:
         """Fit to inputs X (N, D) and labels y (N,), of which rows without one are left out; see `DeepGPRegressor`."""
+        watched = {"checkpoint": checkpoint, "log": log, "stop": stop}
+        if is_table(X):
+            return fit_table(self, X, y, **watched)
         on_disk, labels = views(X, y), y
         if on_disk is None:
             y, X = known_rows(y, X)
@@ -61,7 +65,7 @@ class DeepGPClassifier(ClassifierMixin, DeepGPEstimator):
             raise ValueError(f"likelihood='bernoulli' is for two classes, but y has {num}; use 'softmax'.")
         default, why = "bernoulli" if num == 2 else "softmax", f"The target has {num} classes."
         likelihood = default if config.likelihood == "auto" else config.likelihood
-        return self._fit(config, X, codes, likelihood, why, checkpoint=checkpoint, log=log, stop=stop)
+        return self._fit(config, X, codes, likelihood, why, **watched)
 
     def predict_proba(self, X) -> np.ndarray:
         """Return the probability of each class (N, C), in the order of `classes_`."""

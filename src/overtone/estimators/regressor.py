@@ -16,6 +16,7 @@ from overtone.estimators.base import PRECISIONS, DeepGPEstimator
 from overtone.estimators.counts import likelihood_of, log_exposure
 from overtone.estimators.recent import a_season_earlier
 from overtone.estimators.stored import PackedTargets, columns_of, views
+from overtone.estimators.tables import fit_table, is_table
 from overtone.estimators.unseen import replaced, widening
 from overtone.estimators.unseen_counts import shifts, with_unseen_counts
 from overtone.gp.maps import Affine, standardise
@@ -41,13 +42,12 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     ((200,), (200,))
 
     The parameters are those of `overtone.autopilot.config.Config`, which explains each; `verbose=True` shows a
-    progress bar. Inputs and targets are scaled inside; results come back in the user's units. A pandas or polars frame
-    may have columns of dates and of a few words, which become numbers as `overtone.tables.encode` says. With
-    `missing="drop"`, results are NaN in rows that lack inputs, and scores leave such rows out.
+    progress bar. Results come back in the user's units. A pandas or polars frame may have columns of dates and of a few
+    words, which become numbers as `overtone.tables.encode` says. With `missing="drop"`, results are NaN in rows that
+    lack inputs, and scores leave such rows out.
 
     Attributes: `model_` (the fitted `overtone.DeepGP`), `history_` (the loss at each step), `config_` (what was asked),
-    `plan_` (what was decided, and why), `n_features_in_`, `feature_names_in_`, and the scalings `x_scaling_` and
-    `y_scaling_`.
+    `plan_` (what was decided, and why), `n_features_in_`, `feature_names_in_`, `x_scaling_` and `y_scaling_`.
     """
 
     def __sklearn_tags__(self):
@@ -60,17 +60,19 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
     ) -> Self:
         """Fit to inputs X (N, D) and targets y, (N,) or (N, P); of several targets, some values may be missing (NaN).
 
-        Rows without any target are left out. There are no weights of rows, other than of `score`: to count a row
-        several times, repeat it.
+        Rows without any target are left out. Rows have no weights, other than in `score`: repeat those that count more.
+        X may be the path of a table or a folder of parts, of any size, and y and exposure the names of its columns.
 
-        exposure: of counts, the length of time, the area and so on (N,) in which they were counted.
-        checkpoint: a folder to which training writes what it knows, every few seconds; a fit with the same settings and
-            data that was killed goes on from there, to the same result. log: a file to which each turn of training
-            adds a JSON line. stop: training ends once this returns True.
+        exposure: of counts, the length of time, the area and so on (N,) in which they were counted. checkpoint: a
+            folder to which training writes what it knows, every few seconds; a fit with the same settings and data that
+            was killed goes on from there, to the same result. log: a file to which each turn of training adds a JSON
+            line. stop: training ends once this returns True.
         """
-        on_disk = views(X, y) if exposure is None else views(X, y, exposure)
-        if on_disk:
-            return self._fit_stored(*on_disk, checkpoint=checkpoint, log=log, stop=stop)
+        watched = {"checkpoint": checkpoint, "log": log, "stop": stop}
+        if is_table(X):
+            return fit_table(self, X, y, exposure=exposure, **watched)
+        if on_disk := views(X, y) if exposure is None else views(X, y, exposure):
+            return self._fit_stored(*on_disk, **watched)
         y, X, exposure = known_rows(y, X, exposure)
         config = self._start_fit(X, y)
         X, Y = self._checked(config.missing, X, y, reset=True, dtype=list(PRECISIONS))
@@ -82,7 +84,6 @@ class DeepGPRegressor(RegressorMixin, DeepGPEstimator):
         if (empty := np.isnan(Y).all(axis=0)).any():
             raise ValueError(f"column {int(np.argmax(empty))} of y has no value at all; leave it out.")
         likelihood, counts = self._start_targets(config, checked_scaling("y", standardise, Y), Y)
-        watched = {"checkpoint": checkpoint, "log": log, "stop": stop}
         return self._fit(config, X, self._packed(Y, exposure, counts), likelihood, COUNTS, **watched)
 
     def _fit_stored(self, X: RowView, Y: RowView, exposure: RowView | None = None, **watched: Any) -> Self:

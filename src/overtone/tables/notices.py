@@ -1,13 +1,17 @@
 """Say in a line what a column was taken for, and how to change it, so that nothing is misread silently."""
 
+import logging
+
 import numpy as np
 import polars as pl
 
 from overtone.autopilot.names import LIKELIHOODS, part
 from overtone.tables.calendar import MICROSECONDS_PER_DAY
 from overtone.tables.columns import MAX_CATEGORIES, NUM_HASHES, Column
+from overtone.tables.gaps import rows_left_out
 from overtone.tables.numbers import PLAIN
 
+log = logging.getLogger("overtone")
 MAX_EXACT = 2**53  # from which on double precision does not tell whole numbers apart
 MAX_LEVELS_SHOWN = 3
 
@@ -81,3 +85,9 @@ def _style(column: Column) -> str:
 
 def _some(levels) -> str:
     return ", ".join(map(str, levels[:MAX_LEVELS_SHOWN])) + ", ..." * (len(levels) > MAX_LEVELS_SHOWN)
+
+
+def say_left_out(num: int, what: str) -> None:
+    """Say in a line how many rows are left out, if there are any."""
+    if num:
+        log.info("%s", rows_left_out(num, what))

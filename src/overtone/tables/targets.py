@@ -26,7 +26,7 @@ def infer_target(series: pl.Series, likelihood: str, hints: ColumnHints = NO_HIN
     if likelihood == "auto":
         return classes if column.kind in ("category", "boolean") else column
     if column.kind not in ("number", "boolean"):
-        text = f"is a {column.kind}; likelihood {likelihood!r} is for numbers; use 'auto'"
+        text = f"is a {column.kind}; likelihood {likelihood!r} is for numbers; use 'auto' (in Python, DeepGPClassifier)"
         raise TableError(f"target {series.name!r} {text}.")
     return column
 
