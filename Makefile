@@ -74,10 +74,11 @@ dist: .venv/ready
 	touch .venv-bench/ready
 
 bench: .venv/ready .venv-bench/ready
-	for part in machine residuals steps startup memory prediction page; do $(BIN)/python -m benchmarks.$$part || exit 1; done
+	for part in machine residuals steps startup memory prediction budgets page; do $(BIN)/python -m benchmarks.$$part || exit 1; done
 
 bench-scale: .venv/ready
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.flights
 
 bench-quality: .venv/ready .venv-bench/ready
 	for part in quality multi_step output_layers random_tables quality_page; do $(BIN)/python -m benchmarks.$$part || exit 1; done

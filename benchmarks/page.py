@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from benchmarks import budgets, prediction
 from overtone.numerics.quadratic import FFT_FREQUENCIES
 
 RESULTS = Path(__file__).parent / "results"
@@ -254,6 +255,11 @@ def main() -> None:
         f"({memory['data']:.0f} MB of data) in a new process: {memory['peak']:.0f} MB at its peak, of which the "
         f"libraries take {memory['imported']:.0f} MB before there is any data, and {memory['before_fit']:.0f} MB are "
         f"in use when the fit begins: the fit itself adds {memory['peak'] - memory['before_fit']:.0f} MB.\n"
+        "\n## Budgets\n\n`overtone fit TABLE --budget 30s`, from the call to the written model with its scores "
+        "(`python -m benchmarks.budgets`); at most 1.2 times the budget was aimed at.\n\n"
+        + budgets.page(read("budgets"))
+        + "\n## Prediction\n\nRows per second (`python -m benchmarks.prediction`).\n\n"
+        + prediction.page(read("prediction"))
     )
     (RESULTS / "README.md").write_text(page)
 

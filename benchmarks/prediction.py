@@ -2,7 +2,7 @@
 
 The model is the default for eight inputs, two layers, after a short training; rates are the best of three calls, and
 those of GPyTorch's deep GP and LightGBM stand beside them. GPs of neighbours are fitted to made-up scores of 50,000 and
-1,000,000 rows. Writes results/prediction.jsonl and results/prediction.md.
+1,000,000 rows. Writes results/prediction.jsonl.
 
     python -m benchmarks.prediction
 """
@@ -111,7 +111,6 @@ def page(lines: list[dict]) -> str:
 def main() -> None:
     lines = [*of_predictions(), of_neighbours(50_000), of_neighbours(1_000_000)]
     (RESULTS / "prediction.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (RESULTS / "prediction.md").write_text(page(lines))
     print(page(lines))
 
 

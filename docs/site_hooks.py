@@ -19,7 +19,7 @@ OUTSIDE = (
     *("results/README.md", "results/demo/*.png", "results/paper/*.png"),
     *("benchmarks/results/*.md", "benchmarks/results/*.png"),
 )
-SHOWN_BY_OTHER_PAGES = {f"benchmarks/results/{name}.md" for name in ("quality_table", "neighbours", "scale")}
+SHOWN_BY_OTHER_PAGES = {f"benchmarks/results/{name}.md" for name in ("quality_table", "neighbours", "scale", "flights")}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 COMMAND_WIDTH = "100"
 

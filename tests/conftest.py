@@ -29,7 +29,11 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
+from overtone.inference import predictions  # noqa: E402
 from overtone.numerics import compiling  # noqa: E402
+
+# Most tests predict a few rows, and programs that are not optimised take long for those that fill a chunk up.
+predictions.CHUNK_ROWS = 64
 
 # Workers side by side whose linear algebra has threads of its own take nine times as long: they wait for each other.
 threadpool_limits(1, "blas")

@@ -471,10 +471,15 @@ def test_a_joint_posterior_has_the_variance_of_a_few_draws():
     q = shaken(Joint.start((output.features.num_blocks, 1, output.q.mean.shape[-1]), 0.3, "float64"), 0.5, RNG)
     joint = eqx.tree_at(lambda m: m.layers[-1].q, model, q)
     eps = quasi_normal(KEY, 32, sum(model.hidden_widths), jnp.float64)
-    inputs, mean, var = joint.propagate([eps[:, None]], jnp.asarray(X))[-1]
-    few_inputs, few_mean, few_var = joint.propagate([eps[:, None]], jnp.asarray(X), 4)[-1]
+
+    @eqx.filter_jit
+    def marginals(model, num=None):
+        return model.propagate([eps[:, None]], jnp.asarray(X), num)[-1]
+
+    inputs, mean, var = marginals(joint)
+    few_inputs, few_mean, few_var = marginals(joint, 4)
     np.testing.assert_array_equal(few_inputs, inputs)
     np.testing.assert_allclose(few_mean, mean, rtol=1e-9)
     np.testing.assert_allclose(few_var, np.broadcast_to(np.mean(var[:4], axis=0), var.shape), rtol=1e-9)
     # Blocks that are independent cost little, and every draw has its own variance.
-    np.testing.assert_array_equal(*(model.propagate([eps[:, None]], jnp.asarray(X), num)[-1][2] for num in (None, 4)))
+    np.testing.assert_array_equal(*(marginals(model, num)[2] for num in (None, 4)))
