@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from overtone.gp.neighbours import NeighbourGP, conditional, mixed
-from overtone.gp.predictive.mixture import Corrected, Mixture
+from overtone.gp.predictive.mixture import STEP, Corrected, Mixture
 from overtone.inference import neighbours
 from overtone.inference.neighbours import fit_neighbours, from_neighbours, with_rows, with_tested_scale
 from overtone.sklearn import DeepGPRegressor
@@ -173,9 +173,13 @@ def test_density_distribution_and_quantiles_agree(corrected):
         np.testing.assert_allclose(corrected.cdf(corrected.quantile(level)), level, rtol=1e-8)
 
 
+def distribution_function(distribution, t):
+    return np.asarray(jax.lax.map(lambda v: distribution.cdf(jnp.full((5, 1), v)), jnp.asarray(t)))[:, :, 0]
+
+
 def test_moments_and_score_agree_with_integrals(corrected):
     t = np.linspace(-8, 8, 4001)
-    below = np.asarray(jax.lax.map(lambda v: corrected.cdf(jnp.full((5, 1), v)), jnp.asarray(t)))[:, :, 0]
+    below = distribution_function(corrected, t)
     mean = t[-1] - np.trapezoid(below, t, axis=0)
     square = t[-1] ** 2 - np.trapezoid(2 * t[:, None] * below, t, axis=0)
     found_mean, found_std = corrected.moments()
@@ -183,6 +187,25 @@ def test_moments_and_score_agree_with_integrals(corrected):
     np.testing.assert_allclose(found_std[:, 0], np.sqrt(square - mean**2), atol=2e-3)
     crps = np.trapezoid((below - (t[:, None] >= Y[:, 0])) ** 2, t, axis=0)
     np.testing.assert_allclose(corrected.crps(jnp.asarray(Y))[:, 0], crps, atol=4e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("y", [-40.0, 6.0, 12.0, 40.0])
+def test_the_score_of_an_outlier_is_its_distance(corrected, dtype, y):
+    """Its density is zero to rounding, which says nothing about how steeply values rise with their scores."""
+    t = np.linspace(-60, 60, 20_001)
+    expected = np.trapezoid((distribution_function(corrected, t) - (t[:, None] >= y)) ** 2, t, axis=0)
+    same = jax.tree.map(lambda leaf: leaf.astype(dtype), corrected)
+    np.testing.assert_allclose(same.crps(jnp.full((5, 1), y, dtype))[:, 0], expected, atol=4e-3)
+
+
+def test_the_score_between_two_modes_is_as_good_as_the_rule():
+    modes = Mixture(jnp.asarray(np.where(MEANS < 0, -10.0, 10.0)), jnp.full(MEANS.shape, 1e-4))
+    split, t = Corrected(modes, mixed(SHIFT, VARIANCE, 2 * VARIANCE, 0.2)), np.linspace(-20, 20, 20_001)
+    below = distribution_function(split, t)
+    for y in (-10.0, 0.0, 9.9):
+        expected = np.trapezoid((below - (t[:, None] >= y)) ** 2, t, axis=0)
+        assert np.all(np.abs(split.crps(jnp.full((5, 1), y))[:, 0] - expected) < 20 * STEP * norm.pdf(0))
 
 
 def test_draws_have_the_predicted_distribution(corrected):

@@ -21,6 +21,7 @@ MAX_QUANTILE_STEPS = 60
 MAX_PAIRED = 64  # components whose pairs are gone through one by one
 NUM_NODES, COMPONENT_REACH = 64, 6.0  # of a rule for all distributions; how far beyond components' means, in their stds
 STEP, SCORE_REACH = 0.5, 5.0  # of a rule for means, in standard deviations of a score
+MAX_SLOPE = 2.0  # of values by their score between two nodes of it, as a multiple of the mean slope there
 
 
 def average(values: Float[Array, "S N P"], log_weights: Float[Array, "S N P"] | None) -> Float[Array, "N P"]:
@@ -217,7 +218,9 @@ class Corrected(eqx.Module):
     def crps(self, y: Float[Array | np.ndarray, "N P"]) -> Float[Array, "N P"]:
         """Return the continuous ranked probability score, E|Y - y| - E|Y - Y'| / 2.
 
-        Both are integrals over scores. That of |Y - y| has a bend at y, whose part in the rule's error is known.
+        Both are integrals over scores. That of |Y - y| has a bend at y, whose part in the rule's error is known: there
+        is none where y lies beyond all nodes, and values between two nodes rise hardly more steeply than from one to
+        the other, whatever a density that is nearly zero, as of an outlier, says of their slope.
         """
         y = jnp.asarray(y)
         nodes, values = self._values()
@@ -225,7 +228,10 @@ class Corrected(eqx.Module):
         to_y = jnp.tensordot(weights, jnp.abs(values - y), 1)
         score = self.score(y)
         log_density = jax.scipy.stats.norm.logpdf(score)
+        around = (values[:-1] < y) & (y <= values[1:])
+        rise = jnp.sum(jnp.where(around, jnp.diff(values, axis=0), 0), axis=0)  # 0 beyond all nodes
         slope = jnp.exp(log_density - self.log_prob(y))  # of y by its score
+        slope = jnp.minimum(slope, MAX_SLOPE * rise / STEP)
         part = jnp.mod((score - nodes[0]) / STEP, 1.0)
         bend = slope * jnp.exp(log_density) * STEP**2 * (part * (1 - part) - 1 / 6)
         # E|Y - Y'| / 2 = E[Y (2 F(Y) - 1)]
