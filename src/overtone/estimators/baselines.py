@@ -25,7 +25,7 @@ NUMBERS, COUNTS, CLASSES = (
     ("class frequencies", "logistic regression"),
 )
 NAMES = (*NUMBERS, *COUNTS, *CLASSES)
-MAX_CELLS, MIN_ROWS = 10_000_000, 1000  # rows times inputs times outputs that a fit takes, but at least so many rows
+MAX_CELLS, MIN_ROWS = 2_000_000, 1000  # rows times inputs times outputs that a fit takes, but at least so many rows
 LEAST = 1e-6  # the least s, and the least rate
 MAX_LOG_RATE = 50.0
 SEASONS, MIN_PAIRS = (1.0, 7.0, 365.2425), 10  # in days; rows with one a season earlier, that tell how far these differ
