@@ -66,7 +66,9 @@ a target has fewer than 20 values (wine), CRPS decides instead of log density.
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table, with numbers to the right."""
+    """Return the lines of a table, with numbers to the right, or a sentence if it has no rows."""
+    if not (rows := list(rows)):
+        return ["Not measured yet; `python -m benchmarks.quality --list` says how long it takes.", ""]
     lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 

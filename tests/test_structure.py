@@ -128,5 +128,6 @@ def test_the_pages_show_the_committed_tables():
         ("benchmarks/results/small_tables.md", "README.md"),
         ("benchmarks/results/neighbours.md", "docs/local.md"),
         ("benchmarks/results/scale.md", "docs/scale.md"),
+        ("benchmarks/results/flights.md", "docs/scale.md"),
     ):
         assert (ROOT / table).read_text() in (ROOT / page).read_text()
