@@ -59,7 +59,7 @@ def test_all_blocks_are_checked_and_commands_exist(page):
 
 def test_every_page_is_in_the_contents_of_the_site_or_shown_by_another():
     contents = (ROOT / "mkdocs.yml").read_text()
-    fragments = {f"benchmarks/results/{name}.md" for name in ("quality_table", "neighbours", "scale")}
+    fragments = {f"benchmarks/results/{name}.md" for name in ("quality_table", "neighbours", "scale", "flights")}
     missing = {page for page in PAGES if f" {page.removeprefix('docs/')}\n" not in contents}
     assert missing == fragments
     hooks = (ROOT / "docs" / "site_hooks.py").read_text()
