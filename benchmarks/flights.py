@@ -24,15 +24,21 @@ from benchmarks.lines import RESULTS, completed
 from benchmarks.quality import THREADS
 from benchmarks.scale import PART, home
 from benchmarks.schedule import PEERS
-from overtone.experiments.data import load
+from overtone.experiments.data import AIRLINE_INPUTS, load
 
 ROWS, TEST_SHARE, MAX_TEST_ROWS = 6_000_000, 0.1, 20_000
-INPUTS = "age", "distance", "air_time", "dep_time", "arr_time", "day_of_week", "day_of_month", "month"
 JITTER = np.array([0, 1, 5, 5, 5, 0, 0, 0])  # of copies of a flight: a mile, and minutes
 OURS = "convert", "fit", "predict", "evaluate", "report"
 NAMES = {"convert": "conversion", "fit": "training", "predict": "prediction", "evaluate": "evaluation"}
-COLUMNS = {"cores": "", "seconds": ",.0f", "megabytes": ",", "steps": ",", "log_density": ".3f", "rmse": ".2f"}
-COLUMNS["coverage_95"] = ".1%"
+COLUMNS = {
+    "cores": "",
+    "seconds": ",.0f",
+    "megabytes": ",",
+    "steps": ",",
+    "log_density": ".3f",
+    "rmse": ".2f",
+    "coverage_95": ".1%",
+}
 METRICS = "log_density", "rmse", "crps", "coverage_95"
 
 
@@ -59,7 +65,7 @@ def make() -> Path:
 
 def write(path: Path, X: np.ndarray, y: np.ndarray) -> None:
     """Write flights as a part of a table."""
-    pl.DataFrame({**dict(zip(INPUTS, X.T, strict=True)), "arr_delay": y}).write_parquet(path)
+    pl.DataFrame({**dict(zip(AIRLINE_INPUTS, X.T, strict=True)), "arr_delay": y}).write_parquet(path)
 
 
 def watched(command: list) -> tuple[str, dict]:
@@ -139,7 +145,7 @@ def convert(*arguments: str) -> None:
     read_training_table(Reading.of(build_parser().parse_args(["fit", *arguments, "--quiet"])))
 
 
-def main(minutes: int = 15) -> None:
+def main(minutes: int = 10) -> None:
     """Measure each part that has no line yet."""
     parts = (*OURS, "gpytorch-dgp", "gpytorch-svgp")
     lines = completed(RESULTS / "flights.jsonl", [(p, minutes) for p in parts], ("part", "minutes"), measure)
